@@ -46,8 +46,8 @@ class ShellState:
 class Executor(Protocol):
     """Runs commands in a persistent shell: cd, exports and activated environments survive."""
 
-    async def run(self, command: str, timeout: float) -> Ran:
-        """Run `command` with empty stdin; returns within `timeout` seconds plus a short grace."""
+    async def run(self, command: str, limit: float) -> Ran:
+        """Run `command` with empty stdin; returns within `limit` seconds plus a short grace."""
         ...
 
     async def start(self, command: str) -> str:
