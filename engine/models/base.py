@@ -10,7 +10,7 @@ ModelError
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -126,6 +126,6 @@ class Answer:
 class Model(Protocol):
     """Streams one model call. Ends with exactly one Answer; raises ModelError."""
 
-    def stream(self, request: Request) -> AsyncIterator[Delta | Answer]:
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
         """Yield deltas, then the Answer. Closing the iterator cuts the connection at once."""
         ...
