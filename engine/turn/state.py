@@ -1,0 +1,417 @@
+"""The open turn's facts as one frozen value, and `apply`, which adds one fact to it. No I/O.
+
+A call's states:
+
+    proposed ─► allowed | denied | waiting ─► started ─► finished | failed | unknown
+                                                 ▲                            │
+                                                 └── attempt n + 1 ───────────┘
+
+`done` is another matter: the call has its result, so the model may be called once all are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.canonical import digest
+from engine.events import Event, Kind
+
+__all__ = ["Call", "Limits", "Mail", "Reply", "Start", "State", "apply", "fold"]
+
+#: Risks whose calls change nothing outside, so running one again is safe.
+HARMLESS = frozenset({"read", "control"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a turn that goes on and on is ended, in iterations."""
+
+    iterations: int = 150
+    #: Equal iterations in a row (same calls, same results): a word to the model, then the end.
+    repeats_warn: int = 3
+    repeats_end: int = 5
+    #: Iterations in a row in which every call failed.
+    failures_end: int = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """One mailbox row that has not entered the log."""
+
+    id: int
+    #: message, stop, retry, undo, switch, note, fire, wake
+    kind: str
+    by: str
+    at: float
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A prompt that was resolved and whose answer has not entered the log."""
+
+    prompt: str
+    kind: str
+    call: str | None
+    hash: str
+    answer: Mapping[str, Any]
+    by: str
+    surface: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A committed intent: who started the call, and until when its fate is open."""
+
+    worker: str
+    attempt: int
+    #: No first byte leaves after this; the effect is over `limit` seconds later.
+    act_by: float
+    limit: float
+    witness: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One proposed call and everything the log says of it."""
+
+    id: str
+    place: int
+    iteration: int
+    name: str
+    arguments: Mapping[str, Any]
+    hash: str
+    risk: str
+    #: 'question' or 'plan' when the call is a prompt; its answer is its result.
+    asks: str = ""
+    #: Why it cannot run as the model wrote it; empty: it can.
+    fault: str = ""
+    #: Edits by a person so far; part of the approval's subject.
+    revision: int = 0
+    status: str = "proposed"
+    verdict: Mapping[str, Any] | None = None
+    #: The open or last prompt of this call.
+    prompt: str = ""
+    decision: Mapping[str, Any] | None = None
+    attempts: int = 0
+    start: Start | None = None
+    #: What is known of a start without a result: '' (not looked yet), happened, did_not, leave
+    #: (did not, and shall not), cannot_tell (a person is asked), unknowable (nobody knows).
+    found: str = ""
+    outcome_prompt: str = ""
+    done: bool = False
+    result: str = ""  # digest of the result, for the repeat detector
+
+    @property
+    def harmless(self) -> bool:
+        """True when running it again changes nothing."""
+        return self.risk in HARMLESS
+
+    @property
+    def decided(self) -> bool:
+        """True when a person's yes stands for exactly these arguments."""
+        yes = self.decision is not None and self.decision["answer"]["kind"] in _YES
+        return yes and self.decision is not None and self.decision["hash"] == self.hash
+
+
+_YES = frozenset({"once", "always", "edit", "answer", "approve"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What deciding looks at. Everything but `mail` and `replies` is a fold over the log."""
+
+    session: str
+    limits: Limits = Limits()
+    turn: int = 0
+    open: bool = False
+    parked: bool = False
+    attended: bool = True
+    iteration: int = 0
+    #: The model has answered in this iteration.
+    answered: bool = False
+    calls: tuple[Call, ...] = ()
+    #: Why the turn is being brought to its end: '', 'iterations', 'repeat', 'failures'.
+    closing: str = ""
+    #: The tool-less closing call was told about.
+    told: bool = False
+    error: str = ""
+    stopped: str = ""  # who stopped the open turn
+    repeats: int = 0
+    failures: int = 0
+    signature: str = ""
+    warned: bool = False
+    #: Calls of ended turns whose outcome is not known yet.
+    loose: tuple[Call, ...] = ()
+    mail: tuple[Mail, ...] = ()
+    replies: tuple[Reply, ...] = ()
+
+    def call(self, call_id: str | None) -> Call | None:
+        """Return the call of that id, in the open iteration or loose, or None."""
+        for each in (*self.calls, *self.loose):
+            if each.id == call_id:
+                return each
+        return None
+
+
+def fold(state: State, facts: Iterable[Event]) -> State:
+    """Apply every fact in order."""
+    for fact in facts:
+        state = apply(state, fact)
+    return state
+
+
+def apply(state: State, fact: Event) -> State:
+    """Return the state after `fact`. Facts that deciding does not look at change nothing."""
+    change = _APPLY.get(fact.kind)
+    return state if change is None else change(state, fact)
+
+
+def _turn_start(state: State, fact: Event) -> State:
+    carried = tuple(_call_from(each) for each in fact.body.get("loose", ()))
+    return State(
+        session=state.session,
+        limits=state.limits,
+        turn=fact.turn,
+        open=True,
+        iteration=1,
+        attended=bool(fact.body.get("attended", True)),
+        loose=carried,
+        mail=state.mail,
+        replies=state.replies,
+    )
+
+
+def _message(state: State, fact: Event) -> State:
+    told = state.told or fact.body.get("cause") == "closing"
+    warned = state.warned or fact.body.get("cause") == "repeat"
+    mail = _without_mail(state, fact.body.get("mail"))
+    loose = state.loose
+    if fact.body.get("cause") == "outcome":
+        loose = tuple(call for call in loose if call.id != fact.call)
+    return replace(state, mail=mail, told=told, warned=warned, loose=loose)
+
+
+def _assistant_message(state: State, fact: Event) -> State:
+    return replace(state, answered=True)
+
+
+def _tool_proposed(state: State, fact: Event) -> State:
+    body = fact.body
+    call = Call(
+        id=fact.call or "",
+        place=body["place"],
+        iteration=fact.iteration,
+        name=body["name"],
+        arguments=body["arguments"],
+        hash=body["hash"],
+        risk=body["risk"],
+        asks=body.get("asks", ""),
+        fault=body.get("fault", ""),
+    )
+    return replace(state, calls=(*state.calls, call))
+
+
+def _verdict(state: State, fact: Event) -> State:
+    answer = fact.body["answer"]
+
+    def change(call: Call) -> Call:
+        if answer == "refuse":
+            return replace(call, verdict=fact.body, status="denied")
+        allowed = not call.asks and (answer == "allow" or call.decided)
+        return replace(call, verdict=fact.body, status="allowed" if allowed else "waiting")
+
+    return _with_call(state, fact.call, change)
+
+
+def _prompt_raised(state: State, fact: Event) -> State:
+    prompt = fact.body["prompt"]
+
+    def change(call: Call) -> Call:
+        if prompt["kind"] == "outcome":
+            return replace(call, outcome_prompt=prompt["id"])
+        return replace(call, prompt=prompt["id"], status="waiting")
+
+    return _with_call(state, fact.call, change)
+
+
+def _decided(state: State, fact: Event) -> State:
+    body = fact.body
+    replies = tuple(r for r in state.replies if r.prompt != body["prompt"])
+
+    def change(call: Call) -> Call:
+        if body["kind"] == "outcome":
+            found = {"run": "did_not", "leave": "leave", "happened": "happened"}
+            return replace(call, found=found.get(body["answer"]["kind"], "unknowable"))
+        if body["hash"] != call.hash:
+            return call
+        yes = body["answer"]["kind"] in _YES
+        return replace(call, decision=body, status="allowed" if yes else "denied")
+
+    return replace(_with_call(state, fact.call, change), replies=replies, parked=False)
+
+
+def _edited(state: State, fact: Event) -> State:
+    def change(call: Call) -> Call:
+        decision = None if call.decision is None else {**call.decision, "hash": fact.body["hash"]}
+        return replace(
+            call,
+            arguments=fact.body["arguments"],
+            hash=fact.body["hash"],
+            revision=call.revision + 1,
+            verdict=None,
+            decision=decision,
+            status="proposed",
+        )
+
+    return _with_call(state, fact.call, change)
+
+
+def _tool_started(state: State, fact: Event) -> State:
+    body = fact.body
+    start = Start(
+        worker=body["worker"],
+        attempt=body["attempt"],
+        act_by=body["act_by"],
+        limit=body["limit"],
+        witness=body.get("witness"),
+    )
+
+    def change(call: Call) -> Call:
+        return replace(
+            call,
+            status="started",
+            attempts=body["attempt"],
+            start=start,
+            found="",
+            outcome_prompt="",
+        )
+
+    return _with_call(state, fact.call, change)
+
+
+def _unknown(state: State, fact: Event) -> State:
+    return _with_call(
+        state, fact.call, lambda call: replace(call, status="unknown", found=fact.body["found"])
+    )
+
+
+def _tool_finished(state: State, fact: Event) -> State:
+    status = fact.body["status"]
+    mark = digest(f"{status}\n{fact.body['content']}")[:16]
+
+    def change(call: Call) -> Call:
+        return replace(call, status=_STATUS[status], done=True, result=mark)
+
+    changed = _with_call(state, fact.call, change)
+    if not fact.body.get("loose"):
+        return changed
+    call = state.call(fact.call)
+    kept = () if call is None else (replace(call, status="unknown", found=""),)
+    return replace(changed, loose=(*changed.loose, *kept))
+
+
+#: What a TOOL_FINISHED says -> the call's state.
+_STATUS = {
+    "ok": "finished",
+    "error": "failed",
+    "denied": "denied",
+    "interrupted": "failed",
+    "unknown": "unknown",
+}
+
+
+def _iteration_end(state: State, fact: Event) -> State:
+    signature = fact.body["signature"]
+    same = bool(signature) and signature == state.signature
+    failed = bool(state.calls) and all(call.status == "failed" for call in state.calls)
+    return replace(
+        state,
+        iteration=state.iteration + 1,
+        answered=False,
+        calls=(),
+        signature=signature,
+        repeats=state.repeats + 1 if same else 1,
+        warned=state.warned and same,
+        failures=state.failures + 1 if failed else 0,
+        closing=fact.body.get("closing", ""),
+    )
+
+
+def _turn_end(state: State, fact: Event) -> State:
+    if fact.body["status"] == "parked":
+        return replace(state, parked=True)
+    return replace(state, open=False, parked=False, calls=(), answered=False, error="", stopped="")
+
+
+def _error(state: State, fact: Event) -> State:
+    return replace(state, error=fact.body["text"])
+
+
+def _stopped(state: State, fact: Event) -> State:
+    loose = tuple(replace(c, found="unknowable") if c.outcome_prompt else c for c in state.loose)
+    return replace(
+        state,
+        loose=loose,
+        mail=_without_mail(state, fact.body.get("mail")),
+        stopped=(fact.body["by"] or "nod") if state.open else "",
+        parked=False,
+    )
+
+
+def _entered(state: State, fact: Event) -> State:
+    return replace(state, mail=_without_mail(state, fact.body.get("mail")))
+
+
+def _without_mail(state: State, mail_id: int | None) -> tuple[Mail, ...]:
+    if mail_id is None or not state.mail:
+        return state.mail
+    return tuple(mail for mail in state.mail if mail.id != mail_id)
+
+
+def _with_call(state: State, call_id: str | None, change: Callable[[Call], Call]) -> State:
+    if any(call.id == call_id for call in state.calls):
+        calls = tuple(change(call) if call.id == call_id else call for call in state.calls)
+        return replace(state, calls=calls)
+    if any(call.id == call_id for call in state.loose):
+        loose = tuple(change(call) if call.id == call_id else call for call in state.loose)
+        return replace(state, loose=loose)
+    return state
+
+
+def carried(call: Call) -> dict[str, Any]:
+    """Return a loose call as JSON, for the TURN_START that carries it on."""
+    fields = {name: getattr(call, name) for name in Call.__slots__ if name != "start"}
+    start = None if call.start is None else {n: getattr(call.start, n) for n in Start.__slots__}
+    return {**fields, "start": start}
+
+
+def _call_from(data: Mapping[str, Any]) -> Call:
+    start = data.get("start")
+    return Call(**{**data, "start": None if start is None else Start(**start)})
+
+
+_APPLY: Mapping[Kind, Callable[[State, Event], State]] = {
+    Kind.TURN_START: _turn_start,
+    Kind.MESSAGE: _message,
+    Kind.ASSISTANT_MESSAGE: _assistant_message,
+    Kind.TOOL_PROPOSED: _tool_proposed,
+    Kind.VERDICT: _verdict,
+    Kind.PERMISSION_REQUIRED: _prompt_raised,
+    Kind.QUESTION_REQUESTED: _prompt_raised,
+    Kind.PLAN_PROPOSED: _prompt_raised,
+    Kind.DECIDED: _decided,
+    Kind.EDITED: _edited,
+    Kind.TOOL_STARTED: _tool_started,
+    Kind.UNKNOWN: _unknown,
+    Kind.TOOL_FINISHED: _tool_finished,
+    Kind.ITERATION_END: _iteration_end,
+    Kind.TURN_END: _turn_end,
+    Kind.ERROR: _error,
+    Kind.STOPPED: _stopped,
+    Kind.SWITCHED: _entered,
+    Kind.NOTICE: _entered,
+}
