@@ -61,6 +61,8 @@ class Artifact:
     media_type: str = "application/octet-stream"
     #: 'file' (for people), 'spill' (a tool result too long to send), 'preimage' (for undo).
     kind: str = "file"
+    #: The handle it is read back by; empty: the store mints one.
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,11 @@ class Tool:
     asks: str = ""
     #: Its effect is a delivery to this thread_target, committed together with the start.
     delivers: Callable[[Mapping[str, Any]], str] | None = None
+    #: The effect goes to the session's home, which is no argument; ask `targets` and `destination`.
+    to_home: bool = False
+    #: Straightens what models often get wrong, before the arguments are checked; may raise
+    #: ToolError. What it returns is what the hash, the card and the run see.
+    accept: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     #: Only offered in these modes; empty: in all.
     modes: frozenset[str] = frozenset()
 
@@ -184,6 +191,18 @@ class Tool:
         from engine.tools import schema  # as above
 
         return schema.validate(self, arguments)
+
+    def targets(self, arguments: Mapping[str, Any], home: str) -> tuple[str, ...]:
+        """Return, sorted, all that a standing rule must pin; `home` is the session's target."""
+        if self.to_home:
+            return (home,)
+        return tuple(sorted(self.target(arguments))) if self.target else ()
+
+    def destination(self, arguments: Mapping[str, Any], home: str) -> str:
+        """Return the thread_target the effect is delivered to; empty: it is no delivery."""
+        if self.to_home:
+            return home
+        return self.delivers(arguments) if self.delivers else ""
 
 
 def tool(*, risk: Risk, **declared: Any) -> Callable[[Run], Tool]:
