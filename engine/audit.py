@@ -1,4 +1,4 @@
-"""The audit: one hash-chained row per step from request to decision to outcome; ids and hashes only.
+"""The audit: a hash-chained row per step from request to decision to outcome; ids and hashes only.
 
 Each session is a chain of its own; when it ends, its head is written on a row of the tenant's
 chain, so that a chain cannot be cut off or dropped unnoticed.
@@ -92,7 +92,8 @@ def verify(tx: Tx, tenant: str) -> list[str]:
         heads[chain] = (rows[-1]["n"], rows[-1]["hash"])
     for row in tx.all("audit_chain", chain=tenant_chain(tenant)):
         if row["kind"] in ("ended", "deleted") and row["outcome"]:
-            chain, n, head = row["subject"], *row["outcome"].split(":")
+            chain = row["subject"]
+            n, head = str(row["outcome"]).split(":")
             if chain not in heads or heads[chain][0] < int(n):
                 faults.append(f"The chain of {chain} is cut off before its row {n}.")
             elif not _has(tx, chain, int(n), head):

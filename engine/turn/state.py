@@ -79,8 +79,10 @@ class Call:
     """One proposed call and everything the log says of it."""
 
     id: str
-    place: int
+    turn: int
     iteration: int
+    #: Order within the iteration, from 0.
+    place: int
     name: str
     arguments: Mapping[str, Any]
     hash: str
@@ -98,6 +100,8 @@ class Call:
     decision: Mapping[str, Any] | None = None
     attempts: int = 0
     start: Start | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
     #: What is known of a start without a result: '' (not looked yet), happened, did_not, leave
     #: (did not, and shall not), cannot_tell (a person is asked), unknowable (nobody knows).
     found: str = ""
@@ -203,8 +207,9 @@ def _tool_proposed(state: State, fact: Event) -> State:
     body = fact.body
     call = Call(
         id=fact.call or "",
-        place=body["place"],
+        turn=fact.turn,
         iteration=fact.iteration,
+        place=body["place"],
         name=body["name"],
         arguments=body["arguments"],
         hash=body["hash"],
@@ -286,6 +291,7 @@ def _tool_started(state: State, fact: Event) -> State:
             status="started",
             attempts=body["attempt"],
             start=start,
+            started_at=fact.at,
             found="",
             outcome_prompt="",
         )
@@ -304,7 +310,8 @@ def _tool_finished(state: State, fact: Event) -> State:
     mark = digest(f"{status}\n{fact.body['content']}")[:16]
 
     def change(call: Call) -> Call:
-        return replace(call, status=_STATUS[status], done=True, result=mark)
+        ended = replace(call, status=_STATUS[status], done=True, result=mark)
+        return replace(ended, finished_at=fact.at)
 
     changed = _with_call(state, fact.call, change)
     if not fact.body.get("loose"):
