@@ -8,6 +8,7 @@ NodError
 │   ├── StoreDamaged      the file is no database, or fails its own check
 │   ├── StoreFull         the disk is full; nothing acknowledged was lost
 │   ├── SchemaTooNew      written by a newer Nod
+│   ├── Conflict          a row with this unique key is there already (never shown)
 │   └── Fenced            this worker no longer owns the session (never shown)
 ├── SessionError          no such session, or it cannot do that now
 ├── PromptError           no such prompt, already decided, not yours, or another hash
@@ -59,6 +60,10 @@ class StoreFull(StoreError):
 
 class SchemaTooNew(StoreError):
     """The store was written by a newer Nod."""
+
+
+class Conflict(StoreError):
+    """A row with this unique key is there already."""
 
 
 class Fenced(StoreError):

@@ -11,11 +11,11 @@ under `-- name: <name> [postgres]` or `[sqlite]`. Parameters are written `:name`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Row", "Store", "Tx", "load_migrations", "load_queries"]
+__all__ = ["Row", "Store", "Tx", "load_migrations", "load_queries", "parse_queries"]
 
 T = TypeVar("T")
 
@@ -27,7 +27,11 @@ class Row(Protocol):
 
 
 class Tx(Protocol):
-    """One open transaction. Only valid inside the function it was handed to."""
+    """One open transaction. Only valid inside the function it was handed to.
+
+    A statement that fails fails the work, also when the work swallows the error: Postgres refuses
+    what follows it. Where a second row is no error, write `on conflict do nothing` and count.
+    """
 
     def all(self, query: str, /, **params: Any) -> Sequence[Row]:
         """Run the named query and return its rows."""
@@ -75,12 +79,20 @@ _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 
 def load_queries(dialect: str) -> dict[str, str]:
     """Return every named query of `queries/*.sql` for `dialect`, parameters in its own style."""
+    folder = resources.files("engine.store").joinpath("queries")
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=str)
+    return parse_queries((file.read_text(encoding="utf-8") for file in files), dialect)
+
+
+def parse_queries(texts: Iterable[str], dialect: str) -> dict[str, str]:
+    """Return the named queries in `texts` by name; the dialect's own form wins.
+
+    Raises ValueError when two queries share a name.
+    """
     found: dict[str, str] = {}
     special: set[str] = set()
-    for file in sorted(resources.files("engine.store").joinpath("queries").iterdir(), key=str):
-        if not file.name.endswith(".sql"):
-            continue
-        parts = _NAME.split(file.read_text(encoding="utf-8"))
+    for text in texts:
+        parts = _NAME.split(text)
         for name, only, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
             if only not in (None, dialect) or (only is None and name in special):
                 continue

@@ -1,0 +1,398 @@
+"""The SQLite backend: one writer thread that groups commits, and two that read snapshots.
+
+Each commit is synced to the disk before its callers are told. Waiting works share one commit;
+each runs in a savepoint of its own, so what one raises undoes that one only.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from engine.errors import (
+    Conflict,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+)
+from engine.store.base import Tx, load_queries
+from engine.store.lane import Job, Lane, Outcome, outcome
+from engine.store.schema import RECORD_TABLE, pending
+
+__all__ = ["SqliteStore", "plain"]
+
+T = TypeVar("T")
+
+_GROUP = 256  # works in one commit
+_LIMIT = 4096  # works accepted and unfinished; further callers wait
+_READERS = 2  # threads, each with its own connection
+_BUSY = 5.0  # seconds another program may hold the file before we give up
+_MAGIC = b"SQLite format 3\x00"  # first 16 bytes of every database, sqlite.org/fileformat2.html
+_WAL_KEPT = 64 * 1024 * 1024  # bytes the write-ahead log may keep between checkpoints
+
+
+class SqliteStore:
+    """A store in one file. Made by `open`; belongs to the event loop in which it was opened."""
+
+    dialect = "sqlite"
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self.path = path
+        self.read_only = read_only
+        #: How many commits the write connection has made.
+        self.commits = 0
+        #: Called in the writer thread right before and after each commit; for fault tests. What
+        #: the first raises fails the commit.
+        self.before_commit: Callable[[], None] | None = None
+        self.after_commit: Callable[[], None] | None = None
+        #: The named queries, as they are sent.
+        self.queries = load_queries(self.dialect)
+        self._writer: Lane[Tx] = Lane(name="nod-write", group=_GROUP, limit=_LIMIT)
+        self._readers: Lane[Tx] = Lane(name="nod-read", group=1, limit=_LIMIT)
+
+    @classmethod
+    async def open(
+        cls, path: Path | str, *, read_only: bool = False, busy_seconds: float = _BUSY
+    ) -> SqliteStore:
+        """Open the file, make it when it is missing, and bring its schema up to date.
+
+        Read-only: nothing is made or changed, and `write` raises StoreError.
+
+        Raises StoreDamaged, SchemaTooNew, StoreBusy (another program held the file for
+        `busy_seconds`), StoreFull or StoreError. A damaged file is never changed.
+        """
+        store = cls(Path(path), read_only=read_only)
+        try:
+            if not read_only:
+                await store._writer.start(lambda: _Writer(store, busy_seconds))
+            await store._readers.start(lambda: _Reader(store, busy_seconds), _READERS)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    def write(self, work: Callable[[Tx], T], /) -> Coroutine[Any, Any, T]:
+        """Run `work` in one transaction; see `Store.write`."""
+        if self.read_only:
+            raise StoreError("The store was opened for reading only.")
+        return self._writer.submit(work)
+
+    def read(self, work: Callable[[Tx], T], /) -> Coroutine[Any, Any, T]:
+        """Run `work` against one snapshot; see `Store.read`."""
+        return self._readers.submit(work)
+
+    async def synchronous(self) -> int:
+        """Return `pragma synchronous` of the live write connection; 2 is FULL."""
+
+        def asked(tx: Tx) -> int:
+            row = tx.one("store_durability")
+            assert row is not None
+            return int(row["synchronous"])
+
+        return await self.write(asked)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close. Safe to call twice."""
+        await self._readers.close()
+        await self._writer.close()
+
+
+class _SqliteTx:
+    """Named queries on one connection, inside the transaction its server has begun."""
+
+    __slots__ = ("_execute", "_executemany", "_queries", "failure")
+
+    def __init__(self, connection: sqlite3.Connection, queries: Mapping[str, str]) -> None:
+        self._execute = connection.execute
+        self._executemany = connection.executemany
+        self._queries = queries
+        #: The first failed statement of the present work: as on Postgres, nothing may follow it.
+        self.failure: Exception | None = None
+
+    def all(self, query: str, /, **params: Any) -> Sequence[sqlite3.Row]:
+        try:
+            return self._execute(self._queries[query], params).fetchall()
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def one(self, query: str, /, **params: Any) -> sqlite3.Row | None:
+        try:
+            row: sqlite3.Row | None = self._execute(self._queries[query], params).fetchone()
+            return row
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def run(self, query: str, /, **params: Any) -> int:
+        try:
+            return self._execute(self._queries[query], params).rowcount
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        try:
+            self._executemany(self._queries[query], rows)
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def _fail(self, error: sqlite3.Error) -> NoReturn:
+        failure = plain(error)
+        self.failure = self.failure or failure
+        raise failure from error.__cause__ if failure is error else error
+
+    def outcome(self, job: Job) -> Outcome:
+        """Run one job; one that swallowed a failed statement has failed."""
+        done = outcome(job, self)
+        if self.failure is not None:
+            done = (done[0], None, done[2] or self.failure)
+            self.failure = None
+        return done
+
+
+class _Writer:
+    """Owns the write connection; a group of works is one commit."""
+
+    def __init__(self, store: SqliteStore, busy_seconds: float) -> None:
+        self._store = store
+        self._connection = _opened(store.path, busy_seconds)
+        self._tx = _SqliteTx(self._connection, store.queries)
+
+    def serve(self, jobs: Sequence[Job]) -> Sequence[Outcome]:
+        try:
+            self._connection.execute("begin immediate")
+            if len(jobs) == 1:
+                return [self._alone(jobs[0])]
+            outcomes = [self._among(job) for job in jobs]
+            self._commit()
+            return outcomes
+        except BaseException as error:  # noqa: BLE001  # broad: nothing of the group is stored
+            self._roll_back()
+            return [(future, None, _group_failure(error)) for _, future in jobs]
+
+    def _alone(self, job: Job) -> Outcome:
+        done = self._tx.outcome(job)
+        if done[2] is None:
+            self._commit()
+        else:
+            self._roll_back()
+        return done
+
+    def _among(self, job: Job) -> Outcome:
+        execute = self._connection.execute
+        execute("savepoint work")
+        done = self._tx.outcome(job)
+        if done[2] is not None:
+            if not self._connection.in_transaction:  # SQLite gave up the whole group: disk full
+                raise done[2]
+            execute("rollback to work")
+        execute("release work")
+        return done
+
+    def _commit(self) -> None:
+        store = self._store
+        if store.before_commit is not None:
+            store.before_commit()
+        self._connection.execute("commit")
+        store.commits += 1
+        if store.after_commit is not None:
+            store.after_commit()
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            with suppress(sqlite3.Error):  # the next BEGIN tells what is wrong
+                self._connection.execute("rollback")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Reader:
+    """Owns a read-only connection; each work sees one snapshot."""
+
+    def __init__(self, store: SqliteStore, busy_seconds: float) -> None:
+        self._connection = _opened_read_only(store.path, busy_seconds)
+        self._tx = _SqliteTx(self._connection, store.queries)
+
+    def serve(self, jobs: Sequence[Job]) -> Sequence[Outcome]:
+        return [self._snapshot(job) for job in jobs]
+
+    def _snapshot(self, job: Job) -> Outcome:
+        self._connection.execute("begin")
+        try:
+            return self._tx.outcome(job)
+        finally:
+            self._connection.execute("rollback")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def plain(error: sqlite3.Error) -> Exception:
+    """Return the error of our own tree that `error` stands for; a programming error as it is."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    match code & 0xFF:  # the low byte is the primary code, sqlite.org/rescode.html
+        case sqlite3.SQLITE_CONSTRAINT if code in _UNIQUE:
+            return Conflict(f"{error}.")
+        case sqlite3.SQLITE_FULL:
+            return StoreFull(
+                "The disk is full; nothing of this was stored.", "Free some space and try again."
+            )
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return StoreDamaged(
+                f"The database file is damaged ({error}); it was not changed.",
+                "Move it aside and bring back a backup with 'nod restore'.",
+            )
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreBusy(
+                "Another program holds the database file.", "Close that program and try again."
+            )
+        case sqlite3.SQLITE_READONLY:
+            return StoreError("The database cannot be written here: it is open for reading only.")
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return StoreError(
+                f"The database file cannot be used ({error}).",
+                "Check the disk, the folder and its permissions.",
+            )
+    return error
+
+
+_UNIQUE = (
+    sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+    sqlite3.SQLITE_CONSTRAINT_ROWID,
+)
+
+
+def _group_failure(error: BaseException) -> BaseException:
+    """Return a new error for one caller of a group that could not be stored."""
+    told: BaseException = plain(error) if isinstance(error, sqlite3.Error) else error
+    if isinstance(told, StoreError):
+        told = type(told)(told.what, told.fix)
+    else:
+        told = StoreError(f"The commit failed ({told}); nothing of it is stored.")
+    told.__cause__ = error
+    return told
+
+
+def _opened(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """Open the file for writing, with a schema that is up to date."""
+    try:
+        if not path.exists():
+            _create(path)
+        _check_header(path)
+        connection = _connect(f"{path.absolute().as_uri()}?mode=rw", busy_seconds)
+        try:
+            _prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise plain(error) from error
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    _migrate(connection)
+    for setting in (
+        "journal_mode = wal",
+        "synchronous = full",
+        "foreign_keys = on",
+        f"journal_size_limit = {_WAL_KEPT}",
+    ):
+        connection.execute(f"pragma {setting}").fetchall()
+
+
+def _opened_read_only(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    if not path.exists():
+        raise StoreError(f"There is no database at {path}.", "Start Nod once; it makes one.")
+    _check_header(path)
+    try:
+        connection = _connect(f"{path.absolute().as_uri()}?mode=ro", busy_seconds)
+        try:
+            connection.execute("pragma query_only = on")
+            if pending("sqlite", _version(connection)):
+                raise StoreError(
+                    "The database has the schema of an older Nod.", "Start Nod once to update it."
+                )
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise plain(error) from error
+    return connection
+
+
+def _connect(uri: str, busy_seconds: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=busy_seconds, isolation_level=None, cached_statements=512
+    )
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _check_header(path: Path) -> None:
+    """Refuse what is no database. An empty file is none: ours appear whole, by `_create`."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except OSError as error:
+        raise StoreError(
+            f"The database at {path} cannot be read ({error.strerror}).",
+            "Check the folder and its permissions.",
+        ) from error
+    if start != _MAGIC:
+        raise StoreDamaged(
+            f"The file {path} is no database; it was not changed.",
+            "Move it aside and bring back a backup with 'nod restore'.",
+        )
+
+
+def _create(path: Path) -> None:
+    """Make a new database beside `path` and put it there whole; one made meanwhile wins."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.unlink(missing_ok=True)
+        connection = _connect(f"{fresh.absolute().as_uri()}?mode=rwc", 0)
+        try:
+            _migrate(connection)
+        finally:
+            connection.close()
+        with suppress(FileExistsError):
+            path.hardlink_to(fresh)
+        fresh.unlink()
+    except OSError as error:
+        raise StoreError(
+            f"The database cannot be made at {path} ({error.strerror}).",
+            "Check the folder and its permissions.",
+        ) from error
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    known = "select 1 from sqlite_master where type = 'table' and name = 'schema_version'"
+    if connection.execute(known).fetchone() is None:
+        return 0
+    row = connection.execute("select max(number) from schema_version").fetchone()
+    return int(row[0] or 0)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Apply what is missing, each migration in one transaction with its record."""
+    steps = pending("sqlite", _version(connection))
+    if not steps:
+        return
+    from sqlite_utils import Database  # only here: its import takes a tenth of a second
+
+    database = Database(connection, execute_plugins=False)
+    database.execute(RECORD_TABLE)
+    for number, name, statements in steps:
+        with database.atomic():
+            record = "insert into schema_version (number, name, applied_at) values (?, ?, ?)"
+            database.execute(record, (number, name, time.time()))
+            for statement in statements:
+                database.execute(statement)

