@@ -72,7 +72,11 @@ class Documents:
 
 
 def fit(
-    messages: Sequence[Message], entry: Entry, documents: Documents | None = None
+    messages: Sequence[Message],
+    entry: Entry,
+    documents: Documents | None = None,
+    *,
+    open_from: int | None = None,
 ) -> list[Message]:
     """Return `messages` as this model can take them, still in canonical shape.
 
@@ -80,9 +84,11 @@ def fit(
     people see are stripped; reasoning goes back only to the model that made it; blank text is
     dropped; neighbouring user messages are joined where the provider wants that. PDFs a model
     cannot take must have been read by `documents.prepare` before.
+
+    `open_from` is the index at which the open turn begins; None: it is found by its user message.
     """
     documents = documents or Documents()
-    border = _open_turn(messages)
+    border = _open_turn(messages) if open_from is None else open_from
     alternate = entry.provider.alternate
     fitted: list[Message] = []
     for index, message in enumerate(messages):
@@ -104,7 +110,7 @@ def _fits(message: Message) -> bool:
     if role == "assistant" and ("reasoning" in message or "provider_data" in message):
         return False
     if content.__class__ is str:
-        plain = content.isascii() and content and not content.isspace()
+        plain: object = content.isascii() and content and not content.isspace()
     else:
         plain = content is None and message.get("tool_calls")
     return bool(plain and message.keys() <= _KEYS[role])
