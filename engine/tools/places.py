@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from engine.errors import ToolError
 from engine.tools.base import ToolContext
@@ -84,13 +85,13 @@ def opened_folder(real: Path, made: list[Path] | None = None) -> Iterator[int]:
         os.close(current)
 
 
-def open_file(real: Path) -> int:
-    """Open the regular file `real` for reading; returns its descriptor. Raises OSError."""
+def open_file(real: Path) -> BinaryIO:
+    """Open the regular file `real` for reading; raises OSError. A last link is not followed."""
     with opened_folder(real.parent) as folder:
         descriptor = os.open(real.name, _FILE, dir_fd=folder)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
-        return descriptor
+        return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -99,7 +100,7 @@ def open_file(real: Path) -> int:
 
 def read_whole(real: Path, limit: int) -> bytes:
     """Return the content of the regular file `real`; raises OSError, EFBIG above `limit` bytes."""
-    with open(open_file(real), "rb") as file:
+    with open_file(real) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit:,} bytes")

@@ -103,7 +103,6 @@ def _reflect(run: Run) -> tuple[type[BaseModel], dict[str, Any]]:
     model = type(checked.__name__, (checked,), {"model_config": strict, "__module__": __name__})
     parameters: dict[str, Any] = entry["spec"]["parameters"]
     _restore_title(checked, parameters)
-    parameters["additionalProperties"] = False
     return model, parameters
 
 
