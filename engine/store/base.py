@@ -59,6 +59,9 @@ class Store(Protocol):
     async def write(self, work: Callable[[Tx], T], /) -> T:
         """Run `work` in one transaction; return its value after a durable commit.
 
+        `work` may run more than once (a neighbour in its group failed, a deadlock, a lost
+        connection); only its last run counts, so it must not act on anything but the `Tx`.
+
         Raises what `work` raised (rolled back), StoreFull on a full disk, StoreError when the
         commit failed (then nothing of it is stored).
         """

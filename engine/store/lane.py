@@ -7,6 +7,7 @@ one wake-up of the loop.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -15,6 +16,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from engine.errors import StoreError
 
 __all__ = ["Job", "Lane", "Outcome", "Server", "outcome"]
+
+#: Seconds the interpreter lets one thread go on while another waits. With Python's 5 ms a busy
+#: event loop keeps a thread that runs SQL waiting for seconds: each statement gives way to it.
+_SWITCH = 20e-6
 
 #: What a work is called with.
 C = TypeVar("C")
@@ -56,7 +61,11 @@ class Lane(Generic[C]):
         self._closed = False
 
     async def start(self, open_server: Callable[[], Server], threads: int = 1) -> None:
-        """Start the threads; each opens its own server. Raises what an opening raised."""
+        """Start the threads; each opens its own server. Raises what an opening raised.
+
+        Shortens the interpreter's switch interval for the whole process.
+        """
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH))
         for number in range(threads):
             ready: asyncio.Future[None] = self._loop.create_future()
             thread = threading.Thread(

@@ -1,7 +1,7 @@
 """The SQLite backend: one writer thread that groups commits, and two that read snapshots.
 
-Each commit is synced to the disk before its callers are told. Waiting works share one commit;
-each runs in a savepoint of its own, so what one raises undoes that one only.
+Each commit is synced to the disk before its callers are told. Waiting works share one commit.
+When one of them raises, the group runs again with a savepoint for each, and only that one is lost.
 """
 
 from __future__ import annotations
@@ -106,14 +106,21 @@ class SqliteStore:
 class _SqliteTx:
     """Named queries on one connection, inside the transaction its server has begun."""
 
-    __slots__ = ("_execute", "_executemany", "_queries", "failure")
+    __slots__ = ("_connection", "_execute", "_executemany", "_failure", "_queries")
+
+    _execute: Callable[..., sqlite3.Cursor]
+    _executemany: Callable[..., sqlite3.Cursor]
 
     def __init__(self, connection: sqlite3.Connection, queries: Mapping[str, str]) -> None:
-        self._execute = connection.execute
-        self._executemany = connection.executemany
+        self._connection = connection
         self._queries = queries
-        #: The first failed statement of the present work: as on Postgres, nothing may follow it.
-        self.failure: Exception | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._execute = self._connection.execute
+        self._executemany = self._connection.executemany
+        #: The first failed statement of the present work.
+        self._failure: Exception | None = None
 
     def all(self, query: str, /, **params: Any) -> Sequence[sqlite3.Row]:
         try:
@@ -141,16 +148,22 @@ class _SqliteTx:
             self._fail(error)
 
     def _fail(self, error: sqlite3.Error) -> NoReturn:
+        """Refuse all that follows, as Postgres does: SQLite may have ended the transaction."""
         failure = plain(error)
-        self.failure = self.failure or failure
+        self._failure = failure
+        self._execute = self._executemany = self._refuse
         raise failure from error.__cause__ if failure is error else error
+
+    def _refuse(self, *_: object) -> NoReturn:
+        assert self._failure is not None
+        raise self._failure
 
     def outcome(self, job: Job) -> Outcome:
         """Run one job; one that swallowed a failed statement has failed."""
         done = outcome(job, self)
-        if self.failure is not None:
-            done = (done[0], None, done[2] or self.failure)
-            self.failure = None
+        if self._failure is not None:
+            done = (done[0], None, done[2] or self._failure)
+            self._begin()
         return done
 
 
@@ -163,35 +176,50 @@ class _Writer:
         self._tx = _SqliteTx(self._connection, store.queries)
 
     def serve(self, jobs: Sequence[Job]) -> Sequence[Outcome]:
+        """Run the jobs in one transaction; where one fails, once more with each on its own.
+
+        Savepoints are for that second run only: nearly every group succeeds, and each statement
+        is a chance for a busy event loop to keep this thread waiting for the interpreter.
+        """
         try:
-            self._connection.execute("begin immediate")
-            if len(jobs) == 1:
-                return [self._alone(jobs[0])]
-            outcomes = [self._among(job) for job in jobs]
+            outcomes = self._together(jobs)
+            if outcomes[-1][2] is not None:
+                self._roll_back()
+                if len(jobs) == 1:
+                    return outcomes
+                outcomes = self._apart(jobs)
             self._commit()
             return outcomes
         except BaseException as error:  # noqa: BLE001  # broad: nothing of the group is stored
             self._roll_back()
             return [(future, None, _group_failure(error)) for _, future in jobs]
 
-    def _alone(self, job: Job) -> Outcome:
-        done = self._tx.outcome(job)
-        if done[2] is None:
-            self._commit()
-        else:
-            self._roll_back()
-        return done
+    def _together(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Run the jobs in a new transaction; stop after the first that fails."""
+        self._connection.execute("begin immediate")
+        outcomes = []
+        for job in jobs:
+            done = self._tx.outcome(job)
+            outcomes.append(done)
+            if done[2] is not None:
+                break
+        return outcomes
 
-    def _among(self, job: Job) -> Outcome:
+    def _apart(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Run the jobs in a new transaction, each in a savepoint that its failure rolls back."""
         execute = self._connection.execute
-        execute("savepoint work")
-        done = self._tx.outcome(job)
-        if done[2] is not None:
-            if not self._connection.in_transaction:  # SQLite gave up the whole group: disk full
-                raise done[2]
-            execute("rollback to work")
-        execute("release work")
-        return done
+        execute("begin immediate")
+        outcomes = []
+        for job in jobs:
+            execute("savepoint work")
+            done = self._tx.outcome(job)
+            if done[2] is not None:
+                if not self._connection.in_transaction:  # SQLite gave up the whole group
+                    raise done[2]
+                execute("rollback to work")
+            execute("release work")
+            outcomes.append(done)
+        return outcomes
 
     def _commit(self) -> None:
         store = self._store
