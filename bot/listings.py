@@ -1,0 +1,195 @@
+"""What the command line shows of the store, as plain text: inbox, sessions, transcripts, usage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from engine.canonical import dumps
+from engine.errors import SessionError
+from engine.events import Event, Kind
+from engine.inbox import Prompt
+from engine.sessions import Session
+from engine.store.base import Row, Tx
+
+__all__ = [
+    "audit_lines",
+    "find_session",
+    "inbox_lines",
+    "prompt_lines",
+    "session_lines",
+    "spoken",
+    "transcript",
+    "usage_lines",
+]
+
+_CUT = 72  # characters of a line in a list
+
+
+def find_session(tx: Tx, tenant: str, start: str) -> str:
+    """Return the one session whose id begins with `start`; raises SessionError otherwise."""
+    prefix = start.replace("%", "").replace("_", "")
+    rows = tx.all("report_session_find", tenant=tenant, prefix=prefix + "%") if prefix else []
+    if len(rows) != 1:
+        what = "More than one session" if rows else "No session"
+        raise SessionError(
+            f"{what} has an id that begins with '{start}'.", "See `nod session list`."
+        )
+    return str(rows[0]["id"])
+
+
+def inbox_lines(prompts: Sequence[Prompt], now: float) -> Iterator[str]:
+    """Yield a line for each prompt: id, how long it waits, kind, what it is about."""
+    if not prompts:
+        yield "Nothing waits for you."
+    for prompt in prompts:
+        age = spoken(now - prompt.created_at)
+        yield f"{prompt.id}  {age:>7}  {prompt.kind:<8}  {_title(prompt)}"
+
+
+def prompt_lines(prompt: Prompt) -> Iterator[str]:
+    """Yield all that a prompt's card shows, and how to answer it."""
+    payload = prompt.payload
+    yield _title(prompt)
+    for name in ("tool", "risk", "target", "reason", "taint", "text", "plan", "steps", "questions"):
+        if payload.get(name):
+            yield f"{name}: {_said(payload[name])}"
+    if payload.get("preview"):
+        yield from ("", str(payload["preview"]), "")
+    elif payload.get("arguments"):
+        yield f"arguments: {dumps(payload['arguments'])}"
+    if prompt.status == "pending":
+        answers = ", ".join(sorted(prompt.options))
+        yield f"Answers: {answers}. Give one with `nod approve {prompt.id}`."
+    else:
+        yield f"Decided: {(prompt.answer or {}).get('kind')} by {prompt.resolved_by}."
+
+
+def session_lines(sessions: Sequence[Session], zone: str) -> Iterator[str]:
+    """Yield a line for each session: id, last change, state, home, title."""
+    if not sessions:
+        yield "There are no sessions yet."
+    for each in sessions:
+        when = _moment(each.updated_at, ZoneInfo(zone))
+        yield f"{each.id}  {when}  {each.state:<7}  {each.home:<16}  {_cut(each.title)}".rstrip()
+
+
+def transcript(session: Session, events: Iterable[Event], zone: str) -> Iterator[str]:
+    """Yield the session's log as people read it."""
+    place = ZoneInfo(zone)
+    yield f"Session {session.id} · {session.title or 'no title'} · {session.home} · {session.mode}"
+    for event in events:
+        shown = _SHOWN.get(event.kind)
+        text = shown(event.body) if shown else ""
+        if text:
+            yield f"{_clock(event.at, place)}  {text}"
+
+
+def usage_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield tokens and cost by model."""
+    if not rows:
+        yield "No model has been called yet."
+        return
+    yield f"{'model':<36} {'calls':>7} {'input':>12} {'cached':>12} {'output':>10} {'US $':>9}"
+    for row in rows:
+        name = row["model"] if row["purpose"] == "turn" else f"{row['model']} ({row['purpose']})"
+        cost = "unknown" if row["cost"] is None else f"{row['cost']:.4f}"
+        more = "+" if row["unpriced"] and row["cost"] is not None else ""
+        yield (
+            f"{name:<36} {row['calls']:>7} {row['input']:>12,} {row['cache_read']:>12,}"
+            f" {row['output']:>10,} {cost + more:>9}"
+        )
+
+
+def audit_lines(rows: Iterable[Row], zone: str) -> Iterator[str]:
+    """Yield a line for each audit entry, the oldest first."""
+    place = ZoneInfo(zone)
+    for row in rows:
+        words = [row["kind"], row["subject"], f"by {row['actor']}"]
+        words += [f"on {row['surface']}"] if row["surface"] else []
+        words += [f"rule {row['rule']}"] if row["rule"] else []
+        words += [row["outcome"]] if row["outcome"] else []
+        words += [f"#{row['arguments_hash'][:12]}"] if row["arguments_hash"] else []
+        yield f"{_moment(row['at'], place)}  {row['chain']} {row['n']:>4}  {'  '.join(words)}"
+
+
+def spoken(seconds: float) -> str:
+    """Return a length of time in its largest unit: 5 s, 12 min, 3 h, 2 d."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def _title(prompt: Prompt) -> str:
+    return _cut(str(prompt.payload.get("title") or prompt.payload.get("tool") or prompt.subject))
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _cut(text: str, most: int = _CUT) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _moment(at: float, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(at, UTC).astimezone(zone):%Y-%m-%d %H:%M}"
+
+
+def _clock(at: float, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(at, UTC).astimezone(zone):%Y-%m-%d %H:%M:%S}"
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content or ()
+    return " ".join(part.get("text") or f"[{part.get('type', 'part')}]" for part in parts)
+
+
+def _message(body: Mapping[str, Any]) -> str:
+    return f"{body.get('by') or 'note'}: {_content(body['message'].get('content'))}"
+
+
+def _answer(body: Mapping[str, Any]) -> str:
+    text = _content(body["message"].get("content") or "")
+    return f"nod: {text}" if text else ""
+
+
+def _proposed(body: Mapping[str, Any]) -> str:
+    return _cut(f"  → {body['name']} {dumps(body['arguments'])}", 160)
+
+
+def _finished(body: Mapping[str, Any]) -> str:
+    return _cut(f"  ← {body.get('name', '')} {body['status']}: {_content(body['content'])}", 160)
+
+
+def _decided(body: Mapping[str, Any]) -> str:
+    answer = body["answer"]
+    extra = f" ({answer['reason']})" if answer.get("reason") else ""
+    on = f" on {body['surface']}" if body.get("surface") else ""
+    return f"  ✓ {answer['kind']}{extra} by {body['by']}{on}"
+
+
+_SHOWN: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
+    Kind.MESSAGE: _message,
+    Kind.ASSISTANT_MESSAGE: _answer,
+    Kind.TOOL_PROPOSED: _proposed,
+    Kind.TOOL_FINISHED: _finished,
+    Kind.DECIDED: _decided,
+    Kind.PERMISSION_REQUIRED: lambda body: f"  ? waits for a nod ({body['prompt']['id']})",
+    Kind.QUESTION_REQUESTED: lambda body: f"  ? asks ({body['prompt']['id']})",
+    Kind.PLAN_PROPOSED: lambda body: f"  ? puts forward a plan ({body['prompt']['id']})",
+    Kind.UNKNOWN: lambda body: "  ! a start without a result was found",
+    Kind.ARTIFACT: lambda body: f"  + file {body['name']} ({body['bytes']} bytes)",
+    Kind.NOTICE: lambda body: f"  · {body['text']}",
+    Kind.ERROR: lambda body: f"  ! {body['text']}",
+    Kind.INTERRUPTED: lambda body: "  · stopped",
+    Kind.TURN_END: lambda body: f"  · turn {body['status']}",
+}

@@ -1,0 +1,21 @@
+"""Which connectors there are, and the tools each brings; a connector is imported when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from engine.tools.base import Tool
+
+__all__ = ["CONNECTORS", "connector_tools"]
+
+#: Name of a connector -> the module that declares its `TOOLS`.
+CONNECTORS = {
+    "calendar": "connectors.icalendar",
+}
+
+
+def connector_tools(names: Sequence[str] = tuple(CONNECTORS)) -> list[Tool]:
+    """Return the tools of the named connectors, sorted by name."""
+    modules = [import_module(CONNECTORS[name]) for name in names]
+    return sorted((each for module in modules for each in module.TOOLS), key=lambda t: t.name)
