@@ -123,7 +123,15 @@ def _accept(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "questions": [{k: v for k, v in q.items() if k != "key"} for q in asked]}
 
 
-@tool(risk=Risk.CONTROL, asks="question", accept=_accept)
+def _card(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"title": "A question", **questions_of(arguments)}
+
+
+def _answered(arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> Result:
+    return Result(text=result_text(questions_of(arguments), answer))
+
+
+@tool(risk=Risk.CONTROL, asks="question", accept=_accept, card=_card, answered=_answered)
 async def ask(
     ctx: ToolContext,
     question: str = "",

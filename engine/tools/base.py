@@ -170,6 +170,9 @@ class Tool:
     result_budget: int = 20_000
     #: 'question' or 'plan': the call is a prompt, and the answer is its result.
     asks: str = ""
+    #: For a tool that asks: what its card shows, and what an answer of the inbox gives.
+    card: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    answered: Callable[[Mapping[str, Any], Mapping[str, Any]], Result] | None = None
     #: Its effect is a delivery to this thread_target, committed together with the start.
     delivers: Callable[[Mapping[str, Any]], str] | None = None
     #: The effect goes to the session's home, which is no argument; ask `targets` and `destination`.

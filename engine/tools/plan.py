@@ -7,28 +7,34 @@ from typing import Any
 
 from engine.canonical import dumps
 from engine.errors import ToolError
+from engine.events import Kind
 from engine.tools.base import Result, Risk, ToolContext, tool
 
-__all__ = ["TOOLS", "plan_of", "result_text"]
+__all__ = ["TOOLS", "answered", "plan_of"]
 
 
 def plan_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the prompt's payload: {"plan", "steps"}."""
-    return {"plan": arguments["plan"], "steps": list(arguments.get("steps") or [])}
+    """Return the prompt's payload: {"title", "plan", "steps"}."""
+    return {
+        "title": "A plan",
+        "plan": arguments["plan"],
+        "steps": list(arguments.get("steps") or []),
+    }
 
 
-def result_text(answer: Mapping[str, Any]) -> str:
-    """Return the tool result for a decision, as JSON text.
+def answered(arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> Result:
+    """Return the result of an approved plan: the mode the person chose begins with it.
 
-    `answer` is {"approved": true, "mode": the mode that begins} or {"approved": false,
-    "feedback": what to do instead}.
+    `answer` is the inbox's: {"kind": "approve", "mode": …}; an unknown mode means interactive. A
+    denied plan never gets here: its result is the person's reason, and plan mode goes on.
     """
-    if answer.get("approved") is True:
-        note = "The plan is approved; carry it out now."
-        return dumps({"approved": True, "mode": answer.get("mode", ""), "note": note})
-    feedback = str(answer.get("feedback") or "").strip()
-    note = "Still in plan mode: nothing may be changed. Mend the plan and propose it again."
-    return dumps({"approved": False, "feedback": feedback or "No reason was given.", "note": note})
+    mode = answer.get("mode")
+    mode = mode if mode in ("interactive", "auto", "custom") else "interactive"
+    note = "The plan is approved; carry it out now."
+    return Result(
+        text=dumps({"approved": True, "mode": mode, "note": note}),
+        facts=((Kind.SWITCHED, {"mode": mode, "by": "plan"}),),
+    )
 
 
 def _accept(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -37,7 +43,14 @@ def _accept(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return arguments
 
 
-@tool(risk=Risk.CONTROL, asks="plan", accept=_accept, modes=frozenset({"plan"}))
+@tool(
+    risk=Risk.CONTROL,
+    asks="plan",
+    accept=_accept,
+    card=plan_of,
+    answered=answered,
+    modes=frozenset({"plan"}),
+)
 async def propose_plan(ctx: ToolContext, plan: str, steps: list[str] | None = None) -> Result:
     """Show the person your plan and wait for approval; until then nothing may be changed.
 

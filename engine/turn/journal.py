@@ -11,20 +11,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine import audit, inbox
+from engine import audit, inbox, people
+from engine.artifacts import ArtifactRow, artifact_add
 from engine.canonical import dumps, loads
 from engine.clock import mint
 from engine.errors import Fenced
 from engine.events import Event, Kind
+from engine.permissions import rules
+from engine.schedule import schedules
 from engine.sessions import Session, session_from
 from engine.store.base import Row, Tx
 from engine.turn.state import Call, Limits, Mail, Reply, State, fold
 
-__all__ = ["Batch", "Committed", "StopSeen", "Taken", "commit", "event_from", "take"]
+__all__ = [
+    "Batch",
+    "Committed",
+    "RightsLost",
+    "RuleSpent",
+    "StopSeen",
+    "Taken",
+    "commit",
+    "event_from",
+    "look",
+    "take",
+]
 
 
 class StopSeen(Exception):
     """A stop was accepted after the worker last looked; its intent was not written."""
+
+
+class RuleSpent(Exception):
+    """The standing rule that allowed the call has run out or was revoked."""
+
+
+class RightsLost(Exception):
+    """The person who allowed the call may not do so any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +68,8 @@ class Batch:
     calls: Sequence[Call]
     #: Give the session up as 'idle' or 'parked'; empty: keep it.
     release: str = ""
-    #: True when a fact is the intent of a call with consequences.
-    intent: bool = False
+    #: The call with consequences whose intent is among the facts.
+    intent: Call | None = None
     #: The last log place of an open turn's start, or 0 when none is open.
     turn_seq: int = 0
     #: Kept at what take made it while nothing but the opening was written.
@@ -99,8 +121,9 @@ def commit(
 ) -> Committed:
     """Write a batch under the session's epoch.
 
-    Raises Fenced when another worker has the session, StopSeen when `batch.intent` meets a stop
-    the worker has not seen; in both cases nothing is written.
+    Raises Fenced when another worker has the session, StopSeen when an intent meets a stop the
+    worker has not seen, RuleSpent or RightsLost when what allowed it is gone. Then nothing is
+    written.
     """
     last = batch.facts[-1] if batch.facts else None
     row = tx.one(
@@ -116,8 +139,10 @@ def commit(
     )
     if row is None:
         raise Fenced(f"Another worker has session {session.id}.")
-    if batch.intent and row["stop_mark"] != stop_mark:
-        raise StopSeen
+    if batch.intent is not None:
+        if row["stop_mark"] != stop_mark:
+            raise StopSeen
+        _authorise(tx, session, batch.intent)
     if batch.facts:
         tx.many("log_add", [_log_row(session, fact) for fact in batch.facts])
         _project(tx, session, batch, now)
@@ -128,6 +153,28 @@ def commit(
     return Committed(
         noted=row["wanted"], stop_mark=row["stop_mark"], inbound=_inbound(tx, session.id)
     )
+
+
+def look(tx: Tx, session: Session) -> Committed:
+    """Return what has come in, writing nothing; raises Fenced when the session was taken."""
+    row = tx.one("session_get", id=session.id)
+    if row is None or row["epoch"] != session.epoch:
+        raise Fenced(f"Another worker has session {session.id}.")
+    return Committed(
+        noted=row["wanted"], stop_mark=row["stop_mark"], inbound=_inbound(tx, session.id)
+    )
+
+
+def _authorise(tx: Tx, session: Session, call: Call) -> None:
+    """Take a use of the rule, or read the rights of the person, that allow this start."""
+    step = str((call.verdict or {}).get("step", ""))
+    if call.decided and call.decision is not None:
+        prompt = inbox.get(tx, call.decision["prompt"])
+        person = people.get(tx, session.tenant, call.decision["by"])
+        if person is None or not inbox.may_answer(prompt, person):
+            raise RightsLost("the person who allowed this may not do so any more")
+    elif step.startswith("rule:") and not rules.take_use(tx, step.removeprefix("rule:")):
+        raise RuleSpent("the standing rule that allowed this has run out")
 
 
 def _release(tx: Tx, session: Session, state: str, noted: int) -> bool:
@@ -217,6 +264,11 @@ def _call_row(session: Session, call: Call) -> dict[str, Any]:
 
 def _turn_start(tx: Tx, session: Session, fact: Event) -> None:
     answer_row(tx, session, fact.turn, 1, fact.at)
+
+
+def _turn_end(tx: Tx, session: Session, fact: Event) -> None:
+    if session.origin == "schedule" and fact.body["status"] != "parked":
+        schedules.run_ended(tx, session.id, fact.body["status"], fact.at)
 
 
 def answer_row(tx: Tx, session: Session, turn: int, iteration: int, now: float) -> None:
@@ -312,19 +364,27 @@ def _tool_started(tx: Tx, session: Session, fact: Event) -> None:
 
 
 def _artifact(tx: Tx, session: Session, fact: Event) -> None:
-    tx.run(
-        "artifact_add",
-        id=fact.body["id"],
+    body = fact.body
+    measured = ArtifactRow(
+        id=body["id"],
+        session=session.id,
+        call=fact.call,
+        kind=body["kind"],
+        name=body["name"],
+        media_type=body["media_type"],
+        path=body["path"],
+        bytes=body["bytes"],
+        digest=body["digest"],
+        taint=tuple(body["taint"]),
+        created_at=fact.at,
+    )
+    artifact_add(
+        tx,
+        measured,
         tenant=session.tenant,
         session=session.id,
         call=fact.call,
-        kind=fact.body["kind"],
-        name=fact.body["name"],
-        media_type=fact.body["media_type"],
-        path=fact.body["path"],
-        bytes=fact.body["bytes"],
-        digest=fact.body["digest"],
-        taint=dumps(fact.body["taint"]),
+        taint=measured.taint,
         now=fact.at,
     )
 
@@ -358,6 +418,7 @@ def _tainted(tx: Tx, session: Session, fact: Event) -> None:
 
 _PROJECT = {
     Kind.TURN_START: _turn_start,
+    Kind.TURN_END: _turn_end,
     Kind.MESSAGE: _message,
     Kind.NOTICE: _message,
     Kind.ASSISTANT_MESSAGE: _assistant_message,

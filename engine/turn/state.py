@@ -12,7 +12,7 @@ A call's states:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.canonical import digest
@@ -129,7 +129,7 @@ class State:
     """What deciding looks at. Everything but `mail` and `replies` is a fold over the log."""
 
     session: str
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     turn: int = 0
     open: bool = False
     parked: bool = False

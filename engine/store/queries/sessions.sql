@@ -50,7 +50,7 @@ update sessions set wanted = wanted + 1, stop_mark = stop_mark + 1 where id = :i
 
 -- name: session_take
 update sessions set worker = :worker, epoch = epoch + 1, attempts = attempts + 1
-where id = :id and wanted > seen and (worker is null or not exists (
+where id = :id and wanted > seen and (worker is null or worker = :worker or not exists (
   select 1 from leases l where l.name = 'worker:' || sessions.worker and l.until > :now))
 returning *
 
@@ -94,7 +94,7 @@ where wanted > seen and (worker is null or not exists (
 order by updated_at limit :limit
 
 -- name: sessions_wanted
-select id from sessions where worker = :worker and wanted > seen
+select id, wanted from sessions where worker = :worker and wanted > seen
 
 -- name: lease_renew
 insert into leases (tenant_id, name, holder, until) values (:tenant, :name, :holder, :until)

@@ -1,0 +1,106 @@
+"""Makes the prompts a turn raises, whole, and turns a person's answer into a call's result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.clock import mint
+from engine.events import Kind
+from engine.inbox import DEADLINE, REMINDER
+from engine.sessions import Session
+from engine.tools.base import Result, ToolContext
+from engine.turn import run
+from engine.turn.ports import Engine
+from engine.turn.state import Call, State
+
+__all__ = ["prompt_for", "result_of"]
+
+_KINDS = {
+    "approval": Kind.PERMISSION_REQUIRED,
+    "outcome": Kind.PERMISSION_REQUIRED,
+    "question": Kind.QUESTION_REQUESTED,
+    "plan": Kind.PLAN_PROPOSED,
+}
+
+
+async def prompt_for(
+    engine: Engine,
+    session: Session,
+    state: State,
+    call: Call,
+    ctx: ToolContext,
+    *,
+    outcome: bool,
+) -> tuple[Kind, dict[str, Any]]:
+    """Return the fact that asks a person about `call`, with everything its card shows.
+
+    Prompts of one iteration share a card. The subject makes each one unique for good: the call
+    and its revision for an approval, the call and its attempt for an outcome.
+    """
+    kind = "outcome" if outcome else call.asks or "approval"
+    number = call.attempts if outcome else call.revision
+    now = engine.now()
+    prompt = {
+        "id": mint("p"),
+        "kind": kind,
+        "subject": f"{call.id}/{number}",
+        "hash": call.hash,
+        "payload": await _payload(engine, session, state, call, ctx, kind),
+        "approvers": _approvers(session, call, kind),
+        "needs": 1,
+        "remind_at": now + REMINDER,
+        "deadline": now + DEADLINE,
+    }
+    return _KINDS[kind], {"prompt": prompt}
+
+
+def result_of(engine: Engine, call: Call) -> Result:
+    """Return the result of a call that was a prompt: what the person answered."""
+    declared = engine.tools.get(call.name)
+    assert declared is not None and declared.answered is not None, "a tool that asks says how"
+    assert call.decision is not None, "only an answered call gets here"
+    return declared.answered(call.arguments, call.decision["answer"])
+
+
+async def _payload(
+    engine: Engine, session: Session, state: State, call: Call, ctx: ToolContext, kind: str
+) -> dict[str, Any]:
+    card = f"{session.id}/{call.turn}/{call.iteration}"
+    declared = engine.tools.get(call.name)
+    if kind in ("question", "plan"):
+        shown = declared.card(call.arguments) if declared and declared.card else {}
+        return {"card": card, "tool": call.name, **shown}
+    verdict: Mapping[str, Any] = call.verdict or {}
+    payload = {
+        "card": card,
+        "title": f"Run {call.name}?",
+        "tool": call.name,
+        "risk": call.risk,
+        "arguments": call.arguments,
+        "preview": await run.preview(declared, call, ctx) if declared else "",
+        "target": list(declared.targets(call.arguments, session.home)) if declared else [],
+        "rule_target": [] if session.taint else verdict.get("target", []),
+        "reason": verdict.get("reason", ""),
+        "taint": list(session.taint),
+        "attended": state.attended,
+    }
+    if kind == "outcome":
+        loose = any(each.id == call.id for each in state.loose)
+        allowed = ["happened", "leave", "unknown"] if loose else None
+        return payload | {
+            "card": f"{card}/outcome",
+            "title": f"Did {call.name} take effect?",
+            "options_allowed": allowed,
+        }
+    return payload
+
+
+def _approvers(session: Session, call: Call, kind: str) -> dict[str, Any]:
+    """Say who may answer: programs outside a sandbox are the owner's, words the person's own."""
+    role = "owner" if call.risk == "exec" else "operator"
+    return {
+        "role": role,
+        "person": session.owner,
+        "own_suffices": kind in ("question", "plan"),
+    }

@@ -1,0 +1,542 @@
+"""Advances a session: does what `decide` says and records what happened, until nothing is left.
+
+The driver holds nothing the store does not have: it can be dropped at any point, and another one
+goes on from the log. Facts gather in a buffer and are committed before anything outside depends on
+them: an act, a card, an answer that is shown, the release of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from engine.errors import Fenced
+from engine.events import Event, Kind
+from engine.models.base import Answer, Delta, ModelError, Request
+from engine.permissions import policy
+from engine.permissions.base import Answer as Judgement
+from engine.sessions import Session
+from engine.store.base import Tx
+from engine.tools.base import Root, ToolContext
+from engine.turn import asking, ingest, journal, run, view
+from engine.turn.decide import (
+    CallModel,
+    Judge,
+    LookUp,
+    Put,
+    Raise,
+    Release,
+    Run,
+    Step,
+    Undo,
+    Wait,
+    decide,
+)
+from engine.turn.journal import Batch, RightsLost, RuleSpent, StopSeen
+from engine.turn.judge import judge, recorded, verdict_body
+from engine.turn.ports import Engine
+from engine.turn.prompt import system_prompt
+from engine.turn.state import Call, State, apply
+from engine.turn.undoing import undo
+
+__all__ = ["POISON", "advance"]
+
+T = TypeVar("T")
+
+#: A turn whose worker died this often is ended and shown.
+POISON = 3
+
+#: Seconds a stopped call gets to end by itself.
+STOP_GRACE = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+async def advance(engine: Engine, session_id: str, hint: asyncio.Event) -> None:
+    """Take the session and do all there is to do in it; return when it rests or is taken away.
+
+    Args:
+        hint: set by others when something may have come in; only shortens the wait.
+
+    Raises StoreError when the store fails; the session is then taken up again later.
+    """
+    opened = await engine.store.write(lambda tx: _open(engine, session_id, tx))
+    if opened is None:
+        return
+    driver, committed = opened
+    try:
+        await driver.opened(committed, hint)
+        while not await driver.step():
+            pass
+    except Fenced:
+        engine.histories.forget(session_id)
+        _log.info("session %s was taken by another worker", session_id)
+    except BaseException:
+        engine.histories.forget(session_id)  # it may hold facts that were never committed
+        raise
+    finally:
+        await driver.shell.close()
+
+
+def _open(
+    engine: Engine, session_id: str, tx: Tx
+) -> tuple[Driver, journal.Committed | None] | None:
+    """Take the session and write all that needs no I/O: its mail, its answers, the turn's start."""
+    now = engine.now()
+    taken = journal.take(tx, session_id, engine.worker, now, engine.limits)
+    if taken is None:
+        return None
+    driver = Driver(engine, taken)
+    if driver.poisoned:
+        driver.put(Kind.ERROR, {"text": _POISONED, "error_type": "Poisoned"})
+    while isinstance(step := driver.decide(), Put):
+        driver.take_in(step.facts)
+    if not driver.buffer:
+        return driver, None
+    return driver, driver.commit_in(tx, attempts=taken.session.attempts)
+
+
+_POISONED = (
+    f"This turn was ended: the worker died {POISON} times while it ran. Nothing was repeated. "
+    "Look at what was done above, then /retry."
+)
+
+
+class Driver:
+    """One worker's hold on one session, from taking it to giving it up."""
+
+    def __init__(self, engine: Engine, taken: journal.Taken) -> None:
+        self.engine = engine
+        self.session: Session = taken.session
+        self.state: State = taken.state
+        self.shell = run.Shell(engine, taken.session.id)
+        self.buffer: list[Event] = []
+        self._touched: set[str] = set()
+        self._seq = taken.session.seq
+        self._turn_seq = taken.session.turn_seq
+        self._noted = taken.noted
+        self._stop_mark = taken.session.stop_mark
+        self._hint = asyncio.Event()
+        self._history: view.History | None = None
+        #: Mail and prompts that entered with facts not yet committed.
+        self._entering: set[int | str] = set()
+
+    @property
+    def poisoned(self) -> bool:
+        """True when the turn has killed its worker too often."""
+        return self.state.open and self.session.attempts > POISON
+
+    def decide(self) -> Step:
+        """Return what comes next, now."""
+        gone = {
+            call.start.worker
+            for call in (*self.state.calls, *self.state.loose)
+            if call.start is not None
+            and (call.start.worker == self.engine.worker or self.engine.is_gone(call.start.worker))
+        }
+        return decide(self.state, self.engine.now(), gone)
+
+    async def opened(self, committed: journal.Committed | None, hint: asyncio.Event) -> None:
+        """Go on on the event loop after the opening transaction."""
+        self._hint = hint
+        if committed is not None:
+            self._after(committed)
+
+    async def step(self) -> bool:
+        """Do the next step; True when the session was given up."""
+        step = self.decide()
+        match step:
+            case Put():
+                self.take_in(step.facts)
+            case Judge():
+                await self._judge(step.calls)
+            case Raise():
+                await self._raise(step)
+            case CallModel():
+                await self._call_model(step.tools)
+            case Run():
+                await self._run(step.calls)
+            case LookUp():
+                await self._look_up(step.call)
+            case Undo():
+                for kind, body in await undo(self.engine, self.session, step.mail):
+                    self.put(kind, body)
+                await self.commit()
+            case Wait():
+                await self._wait(step.until)
+            case Release():
+                await self.shell.close()
+                return (await self.commit(release=step.state)).released
+        return False
+
+    # -- facts and commits
+
+    def put(self, kind: Kind, body: Mapping[str, Any], call: str | None = None) -> None:
+        """Append a fact of the open turn."""
+        fact = Event(
+            session=self.session.id,
+            kind=kind,
+            turn=self.state.turn,
+            iteration=self.state.iteration,
+            call=call,
+            at=self.engine.now(),
+            body=body,
+        )
+        self.take_in((fact,))
+
+    def take_in(self, facts: Sequence[Event]) -> None:
+        """Number the facts, apply them, and keep them for the next commit."""
+        for unnumbered in facts:
+            self._seq += 1
+            fact = replace(unnumbered, seq=self._seq)
+            self.state = apply(self.state, fact)
+            self.buffer.append(fact)
+            if fact.call is not None:
+                self._touched.add(fact.call)
+            self._follow(fact)
+
+    def _follow(self, fact: Event) -> None:
+        """Keep what the driver knows of the session in step with its facts."""
+        body = fact.body
+        if fact.kind is Kind.TURN_START:
+            self._turn_seq = fact.seq
+        elif fact.kind is Kind.SWITCHED:
+            changed = {name: body[name] for name in ("mode", "model", "custom") if name in body}
+            if "roots" in body:
+                changed["roots"] = tuple(Root(**each) for each in body["roots"])
+            self.session = replace(self.session, **changed)
+        elif fact.kind is Kind.TAINTED:
+            self.session = replace(self.session, taint=tuple(body["labels"]))
+        if body.get("mail") is not None:
+            self._entering.add(body["mail"])
+        if fact.kind is Kind.DECIDED:
+            self._entering.add(body["prompt"])
+
+    def _batch(self, *, release: str = "", attempts: int = 0, **extra: Any) -> Batch:
+        calls = [c for c in (*self.state.calls, *self.state.loose) if c.id in self._touched]
+        ended = not self.state.open and not self.state.loose
+        return Batch(
+            facts=self.buffer,
+            calls=calls,
+            release=release,
+            turn_seq=0 if ended else self._turn_seq,
+            attempts=attempts,
+            **extra,
+        )
+
+    def commit_in(self, tx: Tx, **options: Any) -> journal.Committed:
+        """Commit within an open transaction."""
+        batch = self._batch(**options)
+        now = self.engine.now()
+        return journal.commit(tx, self.session, batch, self._noted, self._stop_mark, now)
+
+    async def commit(self, **options: Any) -> journal.Committed:
+        """Make the buffered facts durable, then show them to whoever listens."""
+        committed = await self.engine.store.write(lambda tx: self.commit_in(tx, **options))
+        self._after(committed)
+        return committed
+
+    def _after(self, committed: journal.Committed) -> None:
+        facts, self.buffer = self.buffer, []
+        self._touched.clear()
+        self._entering.clear()
+        if facts:
+            last = facts[-1]
+            self.session = replace(
+                self.session, seq=last.seq, turn=last.turn, turn_seq=self._turn_seq
+            )
+        if self._history is not None:
+            self._history.extend(facts)
+        for fact in facts:
+            self.engine.bus.publish(fact)
+        self._noted = committed.noted
+        self._stop_mark = committed.stop_mark
+        if committed.inbound is not None:
+            mail, replies = committed.inbound
+            self.state = replace(self.state, mail=mail, replies=replies)
+
+    async def _refresh(self) -> None:
+        """See what came in, without writing."""
+        self._hint.clear()
+        seen = await self.engine.store.read(lambda tx: journal.look(tx, self.session))
+        self._stop_mark = seen.stop_mark
+        self._noted = seen.noted
+        mail, replies = seen.inbound or ((), ())
+        self.state = replace(
+            self.state,
+            mail=tuple(each for each in mail if each.id not in self._entering),
+            replies=tuple(each for each in replies if each.prompt not in self._entering),
+        )
+
+    # -- steps
+
+    async def _judge(self, calls: Sequence[Call]) -> None:
+        verdicts = await judge(self.engine, self.session, calls)
+        for call, verdict in zip(calls, verdicts, strict=True):
+            self.put(Kind.VERDICT, verdict_body(call, verdict), call=call.id)
+
+    async def _raise(self, step: Raise) -> None:
+        for call in step.calls:
+            ctx = self._context(call)
+            kind, body = await asking.prompt_for(
+                self.engine, self.session, self.state, call, ctx, outcome=step.outcome
+            )
+            self.put(kind, body, call=call.id)
+
+    async def _call_model(self, tools: bool) -> None:
+        answer, pieces = None, ingest.Pieces()
+        try:
+            request = await self._request(tools)
+            stopped, answer = await self._race(self._stream(request, pieces))
+        except ModelError as error:
+            if pieces.text:
+                self.take_in(ingest.partial(self.state, pieces, self.engine.now(), "error"))
+            self.put(Kind.ERROR, {"text": str(error), "error_type": type(error).__name__})
+            return
+        if stopped or answer is None:
+            if pieces.text or pieces.reasoning:
+                self.take_in(ingest.partial(self.state, pieces, self.engine.now(), "stopped"))
+            return
+        facts = ingest.facts(self.engine, self.session, self.state, answer, tools=tools)
+        self.take_in(facts)
+
+    async def _request(self, tools: bool) -> Request:
+        engine, session = self.engine, self.session
+        entry = engine.catalogue.entry(session.model)
+        persona = engine.persona(session.persona)
+        schemas = await ingest.schemas(engine, persona, session.mode) if tools else ()
+        if self._history is None:
+            self._history = await engine.histories.load(engine.store, session.id, session.seq)
+        self._history.extend(self.buffer)
+        seen = await view.build(
+            self._history,
+            self.state.turn,
+            entry,
+            system_prompt(persona, session),
+            schemas,
+            engine.documents,
+        )
+        if seen.border is not None:
+            border = {"results": seen.border.results, "turns": seen.border.turns}
+            self.put(Kind.ELIDED, {"model": entry.id, **border})
+        return Request(
+            model=session.model,
+            messages=seen.messages,
+            tools=schemas,
+            session=session.id,
+            fallbacks=engine.fallbacks,
+        )
+
+    async def _stream(self, request: Request, pieces: ingest.Pieces) -> Answer | None:
+        async with aclosing(self.engine.model.stream(request)) as stream:
+            async for piece in stream:
+                if isinstance(piece, Answer):
+                    return piece
+                self._show(piece, pieces)
+        return None
+
+    def _show(self, piece: Delta, pieces: ingest.Pieces) -> None:
+        pieces.add(piece)
+        if piece.text:
+            self._transport(Kind.ASSISTANT_DELTA, {"text": piece.text})
+        if piece.reasoning:
+            self._transport(Kind.REASONING_DELTA, {"text": piece.reasoning})
+
+    def _transport(self, kind: Kind, body: Mapping[str, Any], call: str | None = None) -> None:
+        self.engine.bus.publish(
+            Event(
+                session=self.session.id,
+                kind=kind,
+                turn=self.state.turn,
+                iteration=self.state.iteration,
+                call=call,
+                at=self.engine.now(),
+                body=body,
+            )
+        )
+
+    async def _run(self, calls: Sequence[Call]) -> None:
+        if any(fact.kind in _SHOWN for fact in self.buffer):
+            await self.commit()  # a card is shown at once, whatever runs before its turn comes
+        if calls[0].asks:
+            self._answer(calls[0])
+        elif calls[0].harmless:
+            await self._run_harmless(calls)
+        else:
+            await self._run_consequential(calls[0])
+
+    def _answer(self, call: Call) -> None:
+        """The call was a prompt; a person's answer is its result."""
+        result = asking.result_of(self.engine, call)
+        self._finish(call, run.Ran(result=result, content=result.text))
+
+    async def _run_harmless(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            body = self._start(call, rule="", actor="nod", surface="")
+            self._transport(Kind.TOOL_STARTED, {**body, "name": call.name}, call.id)
+            self.put(Kind.TOOL_STARTED, body, call=call.id)
+        acts = [self._act(call) for call in calls]
+        stopped, results = await self._race(_together(acts))
+        if stopped or results is None:
+            return
+        for call, ran in zip(calls, results, strict=True):
+            self._finish(call, ran)
+
+    async def _run_consequential(self, call: Call) -> None:
+        """Judge once more, commit the intent, act, record."""
+        if not await self._still_allowed(call):
+            return
+        call = self.state.call(call.id) or call
+        declared = self.engine.tools.get(call.name)
+        assert declared is not None, "policy refuses an unknown tool"
+        verdict, decision = call.verdict or {}, call.decision
+        body = self._start(
+            call,
+            rule=verdict["step"],
+            actor=decision["by"] if decision and call.decided else "nod",
+            surface=decision["surface"] if decision and call.decided else "",
+        )
+        body["witness"] = await run.witness(declared, call, self._context(call))
+        destination = declared.destination(call.arguments, self.session.home)
+        if destination:
+            body["delivery"] = destination
+        before = self.state, len(self.buffer), self._seq
+        self.put(Kind.TOOL_STARTED, body, call=call.id)
+        try:
+            await self.commit(intent=call)
+        except (StopSeen, RuleSpent, RightsLost) as obstacle:
+            self.state, kept, self._seq = before
+            del self.buffer[kept:]
+            await self._refresh()
+            self._refuse(call, obstacle)
+            return
+        stopped, ran = await self._race(self._act(self.state.call(call.id) or call))
+        if not stopped and ran is not None:
+            self._finish(call, ran)
+
+    def _refuse(self, call: Call, obstacle: Exception) -> None:
+        if isinstance(obstacle, StopSeen):
+            return
+        answer = Judgement.ASK if isinstance(obstacle, RuleSpent) else Judgement.REFUSE
+        body = {**(call.verdict or {}), "answer": answer.value, "reason": str(obstacle)}
+        self.put(Kind.VERDICT, body, call=call.id)
+
+    async def _still_allowed(self, call: Call) -> bool:
+        """Judge again right before the start: a refuse wins, an ask over an undecided allow too."""
+        (fresh,) = await judge(self.engine, self.session, [call])
+        held = recorded(call.verdict or {})
+        if policy.holds_at_start(held, fresh, call.decided):
+            return True
+        self.put(Kind.VERDICT, verdict_body(call, fresh), call=call.id)
+        return False
+
+    def _start(self, call: Call, *, rule: str, actor: str, surface: str) -> dict[str, Any]:
+        declared = self.engine.tools.get(call.name)
+        return {
+            "name": call.name,
+            "attempt": call.attempts + 1,
+            "worker": self.engine.worker,
+            "act_by": run.act_by(self.engine),
+            "limit": declared.timeout if declared else 0.0,
+            "hash": call.hash,
+            "by": actor,
+            "surface": surface,
+            "rule": rule,
+        }
+
+    async def _act(self, call: Call) -> run.Ran:
+        declared = self.engine.tools.get(call.name)
+        assert declared is not None, "policy refuses an unknown tool"
+        current = self.state.call(call.id) or call
+        return await run.act(self.engine, declared, current, self._context(current))
+
+    def _finish(self, call: Call, ran: run.Ran) -> None:
+        """Record a result, with what came with it. Without one, the fate of the call is open."""
+        if ran.late:
+            self.put(Kind.UNKNOWN, {"found": "did_not"}, call=call.id)
+            return
+        result = ran.result
+        if result is None:
+            return  # decide finds a start without a result, and has it looked up
+        status = "ok" if result.ok else "error"
+        body: dict[str, Any] = {"name": call.name, "status": status, "content": ran.content}
+        if result.display is not None:
+            body["display"] = result.display
+        if result.undo:
+            body["undo"] = list(result.undo)
+        self._transport(Kind.TOOL_FINISHED, {"name": call.name, "status": status}, call.id)
+        self.put(Kind.TOOL_FINISHED, body, call=call.id)
+        for kept in ran.kept:
+            self.put(Kind.ARTIFACT, kept, call=call.id)
+        if result.taint and result.taint not in self.session.taint:
+            labels = sorted({*self.session.taint, result.taint})
+            self.put(Kind.TAINTED, {"labels": labels, "source": result.taint}, call=call.id)
+        for kind, extra in result.facts:
+            self._transport(kind, extra, call.id)
+            self.put(kind, extra, call=call.id)
+
+    async def _look_up(self, call: Call) -> None:
+        declared = self.engine.tools.get(call.name)
+        found, ran = await run.look_up(self.engine, declared, call, self._context(call))
+        loose = any(each.id == call.id for each in self.state.loose)
+        if found == "happened" and not loose:
+            self._finish(call, ran)
+        else:
+            self.put(Kind.UNKNOWN, {"found": found}, call=call.id)
+        await self.commit()
+
+    async def _wait(self, until: float) -> None:
+        """Wait for another worker's start to be over, or for something to come in."""
+        seconds = max(0.0, until - self.engine.now())
+        try:
+            async with asyncio.timeout(seconds):
+                await self._hint.wait()
+        except TimeoutError:
+            return
+        await self._refresh()
+
+    # -- stop
+
+    async def _race(self, work: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
+        """Run `work` until it ends or a stop comes in; returns (stopped, what it gave)."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                waiting = asyncio.ensure_future(self._hint.wait())
+                await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                if task.done():
+                    break
+                await self._refresh()
+                if any(mail.kind == "stop" for mail in self.state.mail):
+                    return True, await self._cut(task)
+            return False, task.result()
+        finally:
+            task.cancel()
+
+    async def _cut(self, task: asyncio.Future[T]) -> T | None:
+        """Stop running work; it has a moment to end by itself."""
+        await self.shell.interrupt()
+        await asyncio.wait({task}, timeout=STOP_GRACE / 2)
+        task.cancel()
+        await asyncio.wait({task}, timeout=STOP_GRACE / 2)
+        return None
+
+    def _context(self, call: Call) -> ToolContext:
+        act_by = call.start.act_by if call.start and not call.harmless else float("inf")
+        return run.context(self.engine, self.session, call, self.shell, act_by)
+
+
+_SHOWN = frozenset({Kind.PERMISSION_REQUIRED, Kind.QUESTION_REQUESTED, Kind.PLAN_PROPOSED})
+
+
+async def _together(acts: Sequence[Coroutine[Any, Any, run.Ran]]) -> list[run.Ran]:
+    if len(acts) == 1:
+        return [await acts[0]]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(act) for act in acts]
+    return [task.result() for task in tasks]

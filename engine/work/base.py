@@ -1,0 +1,52 @@
+"""The queue's contract, and how a worker is told from its predecessors.
+
+`enqueue` is only a hint that shortens the wait: what must be advanced is a query over the store
+(`wanted > seen`), asked at start and now and then. So no wake-up is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Protocol
+
+import psutil
+
+from engine.clock import mint
+
+__all__ = ["ACT_BY", "LEASE_RENEW", "LEASE_VALID", "Queue", "is_gone", "worker_id"]
+
+LEASE_VALID = 30.0  # seconds a worker's lease holds
+LEASE_RENEW = 10.0  # seconds between renewals
+
+#: Seconds after its intent in which a call's first byte may leave.
+ACT_BY = 10.0
+
+
+class Queue(Protocol):
+    """Gets sessions advanced, each by one worker at a time."""
+
+    def enqueue(self, session: str) -> None:
+        """Hint that the session has something to do. Never waits, never fails."""
+        ...
+
+
+def worker_id() -> str:
+    """Return an id for this process: host, pid, start of the process, and a random part."""
+    pid = os.getpid()
+    started = int(psutil.Process(pid).create_time() * 1000)
+    return f"{socket.gethostname()}:{pid}:{started}:{mint('w')}"
+
+
+def is_gone(worker: str) -> bool:
+    """Say whether `worker` is known to be dead: same host, and no such process any more.
+
+    A worker of another host is never known to be dead.
+    """
+    host, pid, started, _ = worker.split(":")
+    if host != socket.gethostname():
+        return False
+    try:
+        return int(psutil.Process(int(pid)).create_time() * 1000) != int(started)
+    except psutil.NoSuchProcess:
+        return True
