@@ -1,0 +1,307 @@
+"""The rows of schedules and their fires: add, find, switch, remove, and how each run ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine import inbox
+from engine.clock import mint
+from engine.errors import ScheduleError
+from engine.schedule.cron import next_fire
+from engine.store.base import Row, Tx
+from engine.targets import ThreadTarget
+
+__all__ = [
+    "Fire",
+    "Schedule",
+    "add",
+    "enable",
+    "find",
+    "fires",
+    "get",
+    "listed",
+    "notice",
+    "remove",
+    "run_ended",
+    "schedule_from",
+    "tell_owner",
+]
+
+TITLE_LIMIT = 120  # characters
+INSTRUCTIONS_LIMIT = 20_000  # characters
+
+#: What to do about a due time that passed while Nod was not running.
+CATCH_UP = ("once", "skip")
+#: What to do when the run before is still at work.
+OVERLAP = ("skip",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One schedule, as its row says."""
+
+    id: str
+    tenant: str
+    #: The principal it belongs to and whose rights its runs have.
+    owner: str
+    title: str
+    cron: str
+    zone: str
+    #: What each run is told to do.
+    instructions: str
+    #: thread_target under which its runs speak.
+    home: str
+    #: thread_target the run is told to report to; empty: only its home.
+    report_to: str
+    persona: str
+    model: str
+    catch_up: str
+    overlap: str
+    enabled: bool
+    #: Epoch seconds; None while it is switched off.
+    next_at: float | None
+    last_due: float | None
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fire:
+    """One time a schedule came due, as its row says."""
+
+    id: str
+    schedule: str
+    due: float
+    fired_at: float
+    #: None when no run was started.
+    session: str | None
+    #: started, skipped, superseded, completed, failed
+    status: str
+    note: str
+
+
+def schedule_from(row: Row) -> Schedule:
+    """Return the value of a `schedules` row."""
+    return Schedule(
+        id=row["id"],
+        tenant=row["tenant_id"],
+        owner=row["owner_id"],
+        title=row["title"],
+        cron=row["cron"],
+        zone=row["zone"],
+        instructions=row["instructions"],
+        home=row["home"],
+        report_to=row["report_to"],
+        persona=row["persona"],
+        model=row["model"],
+        catch_up=row["catch_up"],
+        overlap=row["overlap"],
+        enabled=bool(row["enabled"]),
+        next_at=row["next_at"],
+        last_due=row["last_due"],
+        created_at=row["created_at"],
+    )
+
+
+def add(
+    tx: Tx,
+    *,
+    tenant: str,
+    owner: str,
+    title: str,
+    cron: str,
+    zone: str,
+    instructions: str,
+    home: str,
+    persona: str,
+    model: str,
+    now: float,
+    report_to: str = "",
+    catch_up: str = "once",
+    overlap: str = "skip",
+) -> Schedule:
+    """Write a schedule, switched on, and return it; nothing that is due before `now` will run.
+
+    Raises ScheduleError for a line, zone, text or policy that cannot be, TargetError for a home
+    or report_to that is no thread_target.
+    """
+    title, instructions = title.strip(), instructions.strip()
+    _check_text("title", title, TITLE_LIMIT)
+    _check_text("text of instructions", instructions, INSTRUCTIONS_LIMIT)
+    _check_policy("catch_up", catch_up, CATCH_UP)
+    _check_policy("overlap", overlap, OVERLAP)
+    for target in filter(None, (home, report_to)):
+        ThreadTarget.parse(target)
+    schedule = mint("c")
+    tx.run(
+        "schedule_add",
+        id=schedule,
+        tenant=tenant,
+        owner=owner,
+        title=title,
+        cron=cron.strip(),
+        zone=zone,
+        instructions=instructions,
+        home=str(ThreadTarget.parse(home)),
+        report_to=report_to,
+        persona=persona,
+        model=model,
+        catch_up=catch_up,
+        overlap=overlap,
+        next=next_fire(cron, zone, now),
+        now=now,
+    )
+    return get(tx, schedule)
+
+
+def _check_text(what: str, text: str, limit: int) -> None:
+    if not text:
+        raise ScheduleError(f"A schedule needs a {what}.", "Say what each run is to do.")
+    if len(text) > limit:
+        raise ScheduleError(
+            f"The {what} has {len(text)} characters, {limit} are the limit.", "Shorten it."
+        )
+
+
+def _check_policy(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ScheduleError(f"'{value}' is no policy of {name}.", f"Use {' or '.join(known)}.")
+
+
+def get(tx: Tx, schedule: str) -> Schedule:
+    """Return the schedule; raises ScheduleError when there is none of that id."""
+    row = tx.one("schedule_get", id=schedule)
+    if row is None:
+        raise ScheduleError(
+            f"There is no schedule {schedule}.", "List them with `nod schedule list`."
+        )
+    return schedule_from(row)
+
+
+def find(tx: Tx, tenant: str, start: str) -> Schedule:
+    """Return the one schedule whose id begins with `start`; raises ScheduleError otherwise."""
+    prefix = start.replace("%", "").replace("_", "")
+    rows = tx.all("schedule_find", tenant=tenant, prefix=f"{prefix}%") if prefix else []
+    if len(rows) != 1:
+        what = "More than one schedule" if rows else "No schedule"
+        raise ScheduleError(
+            f"{what} has an id that begins with '{start}'.", "List them with `nod schedule list`."
+        )
+    return schedule_from(rows[0])
+
+
+def listed(tx: Tx, tenant: str) -> list[Schedule]:
+    """Return the tenant's schedules, the oldest first. Reading moves no due time."""
+    return [schedule_from(row) for row in tx.all("schedule_list", tenant=tenant)]
+
+
+def remove(tx: Tx, schedule: str, now: float) -> None:
+    """Delete the schedule and revoke its rules; its fires and their sessions stay.
+
+    Raises ScheduleError when there is none of that id.
+    """
+    get(tx, schedule)
+    tx.run("schedule_rules_revoke", id=schedule, now=now)
+    tx.run("schedule_remove", id=schedule)
+
+
+def enable(tx: Tx, schedule: str, enabled: bool, now: float) -> Schedule:
+    """Switch the schedule on, from `now` on, or off; return it as it is then.
+
+    Raises ScheduleError when there is none of that id, or its line or zone no longer can be.
+    """
+    found = get(tx, schedule)
+    if found.enabled != enabled:
+        upcoming = next_fire(found.cron, found.zone, now) if enabled else None
+        tx.run("schedule_enable", id=schedule, enabled=int(enabled), next=upcoming, now=now)
+    return get(tx, schedule)
+
+
+def fires(tx: Tx, schedule: str, limit: int = 20) -> list[Fire]:
+    """Return the times the schedule came due, the latest first; also after its removal."""
+    return [
+        Fire(
+            id=row["id"],
+            schedule=row["schedule_id"],
+            due=row["due"],
+            fired_at=row["fired_at"],
+            session=row["session_id"],
+            status=row["status"],
+            note=row["note"],
+        )
+        for row in tx.all("fires_of", schedule=schedule, limit=limit)
+    ]
+
+
+def run_ended(tx: Tx, session: str, status: str, now: float) -> None:
+    """Record how a fired session's turn ended, and tell the owner when it failed.
+
+    To be called in the transaction that writes TURN_END, with its status. A run that only parked
+    has not ended; turns after the first change nothing.
+    """
+    row = tx.one("fire_of_session", session=session)
+    if row is None or status == "parked":
+        return
+    failed = status != "completed"
+    note = _ENDINGS.get(status, status) if failed else ""
+    tx.run("fire_ended", id=row["id"], status="failed" if failed else "completed", note=note)
+    if failed and status != "interrupted" and row["owner_id"]:
+        inbox.ask(
+            tx,
+            notice(
+                row["tenant_id"],
+                row["owner_id"],
+                subject=f"fire:{row['id']}",
+                title=row["title"],
+                text=f"The run of '{row['title']}' failed: {note}.",
+                now=now,
+                session=session,
+            ),
+        )
+
+
+_ENDINGS = {
+    "interrupted": "it was stopped",
+    "max_iterations": "it reached the limit of steps for one turn",
+    "error": "it ended with an error",
+}
+
+
+def tell_owner(tx: Tx, schedule: Schedule, subject: str, text: str, now: float) -> inbox.Prompt:
+    """Raise a notice for the owner; a second one of the same subject changes nothing."""
+    return inbox.ask(
+        tx,
+        notice(
+            schedule.tenant,
+            schedule.owner,
+            subject=subject,
+            title=schedule.title,
+            text=text,
+            now=now,
+        ),
+    )
+
+
+def notice(
+    tenant: str,
+    owner: str,
+    *,
+    subject: str,
+    title: str,
+    text: str,
+    now: float,
+    session: str | None = None,
+) -> inbox.Prompt:
+    """Return a notice that `owner` may mark as seen."""
+    payload: dict[str, Any] = {"card": subject, "title": f"Schedule: {title}", "text": text}
+    return inbox.Prompt(
+        id=mint("p"),
+        tenant=tenant,
+        session=session,
+        kind="notice",
+        subject=subject,
+        payload={**payload, "retry": False, "options_allowed": ["seen"]},
+        approvers={"role": "owner", "person": owner, "own_suffices": True},
+        created_at=now,
+        deadline=now + inbox.DEADLINE,
+    )

@@ -1,0 +1,77 @@
+-- name: schedule_add
+insert into schedules (id, tenant_id, owner_id, title, cron, zone, instructions, home, report_to,
+                       persona, model, catch_up, overlap, enabled, next_at, created_at, updated_at)
+values (:id, :tenant, :owner, :title, :cron, :zone, :instructions, :home, :report_to,
+        :persona, :model, :catch_up, :overlap, 1, :next, :now, :now)
+
+-- name: schedule_get
+select * from schedules where id = :id
+
+-- name: schedule_find
+select * from schedules where tenant_id = :tenant and id like :prefix order by id limit 2
+
+-- name: schedule_list
+select * from schedules where tenant_id = :tenant order by created_at, id
+
+-- name: schedule_remove
+delete from schedules where id = :id
+
+-- name: schedule_rules_revoke
+update rules set revoked_at = :now where schedule_id = :id and revoked_at is null
+
+-- name: schedule_enable
+update schedules set enabled = :enabled, next_at = :next, updated_at = :now where id = :id
+
+-- The claim: only one of those who saw this due time changes the row.
+-- name: schedule_claim
+update schedules set next_at = :next, last_due = :due
+where id = :id and next_at = :due and enabled = 1
+
+-- name: schedules_due
+select id, next_at from schedules
+where tenant_id = :tenant and enabled = 1 and next_at <= :now order by next_at, id limit :limit
+
+-- name: fire_add
+insert into fires (id, tenant_id, schedule_id, due, fired_at, status, note)
+values (:id, :tenant, :schedule, :due, :now, :status, :note)
+on conflict (schedule_id, due) do nothing
+
+-- name: fire_opened
+update fires set session_id = :session where id = :id
+
+-- name: fire_ended
+update fires set status = :status, note = :note where id = :id and status = 'started'
+
+-- name: fire_of_session
+select f.*, coalesce(s.owner_id, '') as owner_id, coalesce(s.title, '') as title
+from fires f left join schedules s on s.id = f.schedule_id
+where f.session_id = :session and f.status = 'started'
+
+-- name: fire_at_work
+select * from fires where schedule_id = :schedule and status = 'started' and session_id is not null
+order by fired_at desc limit 1
+
+-- name: fires_of
+select * from fires where schedule_id = :schedule order by due desc limit :limit
+
+-- name: wake_add
+insert into wakes (id, tenant_id, session_id, due, note, status)
+values (:id, :tenant, :session, :due, :note, 'waiting')
+
+-- name: wake_get
+select * from wakes where id = :id
+
+-- name: wake_claim
+update wakes set status = :status where id = :id and status = 'waiting'
+
+-- name: wakes_due
+select id from wakes
+where tenant_id = :tenant and status = 'waiting' and due <= :now order by due, id limit :limit
+
+-- The nearest due rows; a deadline and a reminder wait for different things.
+-- name: alarm_next
+select
+  (select min(next_at) from schedules where tenant_id = :tenant and enabled = 1) as schedule,
+  (select min(due) from wakes where tenant_id = :tenant and status = 'waiting') as wake,
+  (select min(remind_at) from prompts where status = 'pending' and remind_at is not null) as remind,
+  (select min(deadline) from prompts where status = 'pending') as deadline
