@@ -7,6 +7,7 @@ what it may do cannot be registered.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.canonical import dumps
 from engine.clock import Now
 from engine.errors import ToolError
 from engine.events import Kind
@@ -21,6 +23,7 @@ from engine.events import Kind
 __all__ = [
     "Artifact",
     "LookUp",
+    "Offer",
     "Outcome",
     "Registry",
     "Result",
@@ -225,11 +228,21 @@ def tool(*, risk: Risk, **declared: Any) -> Callable[[Run], Tool]:
     return declare
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The tools of one model call, as the model is sent them."""
+
+    schemas: tuple[Mapping[str, Any], ...] = ()
+    #: Their size in characters of JSON.
+    size: int = 0
+
+
 class Registry:
     """The tools a session can be offered, by name."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self._offers: dict[tuple[str, tuple[str, ...] | None], Offer] = {}
         for each in tools:
             self.add(each)
 
@@ -238,6 +251,7 @@ class Registry:
         if declared.name in self._tools:
             raise ToolError(f"Two tools are named {declared.name}.", "Rename one of them.")
         self._tools[declared.name] = declared
+        self._offers.clear()
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of that name, or None."""
@@ -251,3 +265,15 @@ class Registry:
             for name, declared in sorted(self._tools.items())
             if name in allowed and (not declared.modes or mode in declared.modes)
         ]
+
+    async def offer(self, mode: str, names: tuple[str, ...] | None) -> Offer:
+        """Return the schemas for `mode` and a persona's tools; made once, off the event loop."""
+        found = self._offers.get((mode, names))
+        if found is None:
+            found = await asyncio.to_thread(self._describe, mode, names)
+            self._offers[mode, names] = found
+        return found
+
+    def _describe(self, mode: str, names: tuple[str, ...] | None) -> Offer:
+        schemas = tuple(declared.schema() for declared in self.offered(mode, names))
+        return Offer(schemas=schemas, size=len(dumps(schemas)))

@@ -21,7 +21,7 @@ from engine.permissions import policy
 from engine.permissions.base import Answer as Judgement
 from engine.sessions import Session
 from engine.store.base import Tx
-from engine.tools.base import Root, ToolContext
+from engine.tools.base import Offer, Root, ToolContext
 from engine.turn import asking, ingest, journal, run, view
 from engine.turn.decide import (
     CallModel,
@@ -122,6 +122,8 @@ class Driver:
         self._stop_mark = taken.session.stop_mark
         self._hint = asyncio.Event()
         self._history: view.History | None = None
+        #: The session's folders are there.
+        self._prepared = False
         #: Mail and prompts that entered with facts not yet committed.
         self._entering: set[int | str] = set()
 
@@ -308,7 +310,7 @@ class Driver:
         engine, session = self.engine, self.session
         entry = engine.catalogue.entry(session.model)
         persona = engine.persona(session.persona)
-        schemas = await ingest.schemas(engine, persona, session.mode) if tools else ()
+        offer = await engine.tools.offer(session.mode, persona.tools) if tools else Offer()
         if self._history is None:
             self._history = await engine.histories.load(engine.store, session.id, session.seq)
         self._history.extend(self.buffer)
@@ -317,7 +319,7 @@ class Driver:
             self.state.turn,
             entry,
             system_prompt(persona, session),
-            schemas,
+            offer,
             engine.documents,
         )
         if seen.border is not None:
@@ -326,7 +328,7 @@ class Driver:
         return Request(
             model=session.model,
             messages=seen.messages,
-            tools=schemas,
+            tools=offer.schemas,
             session=session.id,
             fallbacks=engine.fallbacks,
         )
@@ -362,6 +364,9 @@ class Driver:
     async def _run(self, calls: Sequence[Call]) -> None:
         if any(fact.kind in _SHOWN for fact in self.buffer):
             await self.commit()  # a card is shown at once, whatever runs before its turn comes
+        if not self._prepared:
+            await asyncio.to_thread(run.make_folders, self.engine, self.session.id)
+            self._prepared = True
         if calls[0].asks:
             self._answer(calls[0])
         elif calls[0].harmless:

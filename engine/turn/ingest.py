@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +13,9 @@ from engine.models.base import Answer, Delta, RawCall
 from engine.sessions import Session
 from engine.tools.schema import parse_arguments
 from engine.turn.ports import Engine
-from engine.turn.prompt import Persona
 from engine.turn.state import State
 
-__all__ = ["CALLS_LIMIT", "Pieces", "call_id", "facts", "partial", "schemas"]
+__all__ = ["CALLS_LIMIT", "Pieces", "call_id", "facts", "partial"]
 
 #: Calls one answer may make; the rest are answered with a fault.
 CALLS_LIMIT = 64
@@ -39,12 +37,6 @@ class Pieces:
 def call_id(session: str, turn: int, iteration: int, place: int) -> str:
     """Return our id of a call: unique for good, whatever the provider called it."""
     return f"{session}-{turn}-{iteration}-{place}"
-
-
-async def schemas(engine: Engine, persona: Persona, mode: str) -> Sequence[Mapping[str, Any]]:
-    """Return the function schemas offered to the model; made off the event loop, once a tool."""
-    offered = engine.tools.offered(mode, persona.tools)
-    return await asyncio.to_thread(lambda: [declared.schema() for declared in offered])
 
 
 def facts(

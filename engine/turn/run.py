@@ -23,7 +23,7 @@ from engine.turn.ports import Engine
 from engine.turn.state import Call
 from engine.work.base import ACT_BY
 
-__all__ = ["Ran", "Shell", "act", "context", "look_up", "preview", "witness"]
+__all__ = ["Ran", "Shell", "act", "context", "look_up", "make_folders", "preview", "witness"]
 
 PREVIEW_LIMIT = 10.0  # seconds for the preview on a card
 LOOK_UP_LIMIT = 20.0  # seconds for looking whether something happened
@@ -113,7 +113,6 @@ async def act(engine: Engine, tool: Tool, call: Call, ctx: ToolContext) -> Ran:
     consequences leaves open whether it took effect.
     """
     try:
-        await asyncio.to_thread(_folders, ctx)
         ctx.before_act()
         async with asyncio.timeout(tool.timeout):
             result = await tool.run(ctx, **call.arguments)
@@ -135,11 +134,10 @@ def _failed(call: Call, text: str) -> Ran:
     return Ran(result=None)
 
 
-def _folders(ctx: ToolContext) -> None:
-    if not ctx.cwd.exists():
-        ctx.cwd.mkdir(parents=True, exist_ok=True)
-    if not ctx.keep.exists():
-        ctx.keep.mkdir(parents=True, exist_ok=True)
+def make_folders(engine: Engine, session: str) -> None:
+    """Make the session's folders; a call finds them there."""
+    for folder in (files_of(engine.data, session), keep_of(engine.data, session)):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 async def _within_budget(

@@ -9,16 +9,15 @@ between two such events the part that was sent before is sent again byte for byt
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from engine.canonical import dumps
 from engine.events import Event, Kind
 from engine.models import content
 from engine.models.base import ContextTooLong, Message
 from engine.models.catalogue import Entry
 from engine.store.base import Store, Tx
+from engine.tools.base import Offer
 from engine.turn.journal import event_from
 
 __all__ = ["Border", "Histories", "History", "View", "build"]
@@ -59,6 +58,8 @@ class History:
     seq: int = 0
     tokens: int = 0
     lines: list[_Line] = field(default_factory=list)
+    #: The messages that hold a file.
+    files: list[Message] = field(default_factory=list)
     borders: dict[str, Border] = field(default_factory=dict)
     #: Per model: how many lines of ended turns are fitted, under which border, and the result.
     fitted: dict[str, tuple[int, Border, list[Message]]] = field(default_factory=dict)
@@ -77,6 +78,8 @@ class History:
             if message is not None:
                 tokens = content.estimate(message)
                 self.tokens += tokens
+                if _has_file(message):
+                    self.files.append(message)
                 self.lines.append(
                     _Line(seq=fact.seq, turn=fact.turn, message=message, tokens=tokens)
                 )
@@ -114,6 +117,11 @@ def _messages(tx: Tx, session: str, seq: int) -> list[Event]:
     return [event_from(row) for row in tx.all("log_messages", session=session, seq=seq)]
 
 
+def _has_file(message: Message) -> bool:
+    parts = message.get("content")
+    return isinstance(parts, list) and any(part.get("type") == "file" for part in parts)
+
+
 def message_of(fact: Event) -> Message | None:
     """Return the canonical message a fact adds to the conversation, or None."""
     if fact.kind in (Kind.MESSAGE, Kind.ASSISTANT_MESSAGE):
@@ -137,7 +145,7 @@ async def build(
     turn: int,
     entry: Entry,
     system: str,
-    tools: Sequence[Mapping[str, Any]],
+    tools: Offer,
     documents: content.Documents,
 ) -> View:
     """Return what to send to the model of `entry` in `turn`.
@@ -145,7 +153,7 @@ async def build(
     Raises ContextTooLong when even the shortest view does not fit.
     """
     border = history.borders.get(entry.id, Border())
-    fixed = (len(system) + len(dumps(tools)) if tools else len(system)) // 4
+    fixed = (len(system) + tools.size) // 4  # tokens, by the same rule as content.estimate
     room = entry.window - min(entry.max_output or entry.window // 8, entry.window // 4)
     moved = None
     if fixed + _total(history, border) > CUT_ABOVE * room:
@@ -155,7 +163,8 @@ async def build(
                 f"This session no longer fits the window of {entry.id} ({entry.window} tokens).",
                 "Go on in a new one with /new, or switch to a model with a larger window.",
             )
-    await documents.prepare((line.message for line in history.lines), entry)
+    if history.files:
+        await documents.prepare(history.files, entry)
     messages = _fitted(history, turn, entry, border, documents)
     return View(messages=[{"role": "system", "content": system}, *messages], border=moved)
 
