@@ -6,7 +6,6 @@ When one of them raises, the group runs again with a savepoint for each, and onl
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -14,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from engine.clock import mint
 from engine.errors import (
     Conflict,
     StoreBusy,
@@ -382,10 +382,9 @@ def _check_header(path: Path) -> None:
 
 def _create(path: Path) -> None:
     """Make a new database beside `path` and put it there whole; one made meanwhile wins."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    fresh = path.with_name(mint(f".{path.name}.new-"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.unlink(missing_ok=True)
         connection = _connect(f"{fresh.absolute().as_uri()}?mode=rwc", 0)
         try:
             _migrate(connection)

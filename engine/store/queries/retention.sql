@@ -1,0 +1,64 @@
+-- Deleting a session. Usage and audit rows stay; a fire stays as the mark that it was once due.
+
+-- name: retention_finished
+select id from sessions s
+where state = 'idle' and worker is null and turn_seq = 0 and wanted <= seen
+  and origin = :origin and updated_at < :before and id > :after
+  and not exists (select 1 from mailbox m where m.session_id = s.id and m.entered_seq is null)
+  and not exists (select 1 from prompts p where p.session_id = s.id and p.status = 'pending')
+  and not exists (select 1 from calls c where c.session_id = s.id and c.status in ('started', 'unknown'))
+  and not exists (
+    select 1 from deliveries d where d.session_id = s.id and d.status in ('open', 'sending'))
+  and not exists (select 1 from wakes w where w.session_id = s.id and w.status = 'waiting')
+  and not exists (select 1 from subscriptions u where u.session_id = s.id)
+order by id limit :limit
+
+-- Whoever wants the session meanwhile has raised `wanted`, and it stays.
+-- name: retention_claim
+update sessions set updated_at = updated_at
+where id = :session and worker is null and wanted <= seen and updated_at < :before
+
+-- name: retention_session
+select * from sessions where id = :session
+
+-- name: retention_votes
+delete from votes where prompt_id in (select id from prompts where session_id = :session)
+
+-- name: retention_fires
+update fires set session_id = null, note = '' where session_id = :session
+
+-- name: retention_threads
+delete from threads where session_id = :session
+
+-- name: retention_log
+delete from log where session_id = :session
+
+-- name: retention_mailbox
+delete from mailbox where session_id = :session
+
+-- name: retention_calls
+delete from calls where session_id = :session
+
+-- name: retention_prompts
+delete from prompts where session_id = :session
+
+-- name: retention_deliveries
+delete from deliveries where session_id = :session
+
+-- name: retention_rules
+delete from rules where session_id = :session
+
+-- name: retention_wakes
+delete from wakes where session_id = :session
+
+-- name: retention_subscriptions
+delete from subscriptions where session_id = :session
+
+-- name: retention_artifacts
+delete from artifacts where session_id = :session
+
+-- name: retention_grants
+delete from grants where session_id = :session
+
+-- name: retention_sessions
+delete from sessions where id = :session
