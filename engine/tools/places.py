@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.errors import ToolError
+from engine.permissions.paths import fence
 from engine.tools.base import ToolContext
 
 __all__ = ["failure", "locate", "open_file", "opened_folder", "read_whole", "shown"]
@@ -30,33 +31,16 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def locate(ctx: ToolContext, path: str, mode: str = "read") -> Path:
     """Return the real place of `path`, relative ones from the session's folder.
 
-    `mode` is 'read' or 'write'. Raises ToolError when the place, links followed, is under no
-    root, or under none that may be written.
+    `mode` is 'read' or 'write'. Raises ToolError when the fence refuses it: the same check as
+    before the call was allowed, made again where it is used.
     """
-    if not path.strip() or "\0" in path:
-        raise ToolError("The path is empty or holds a NUL byte.", "Name a file or folder.")
-    try:
-        real = Path(os.path.realpath(ctx.cwd / path))
-    except OSError as error:
-        raise failure(path, error) from error
-    holding = [root for root in ctx.roots if _is_under(real, root.path)]
-    if not holding:
-        places = ", ".join(str(root.path) for root in ctx.roots) or "none"
-        raise ToolError(
-            f"{path} lies outside the folders of this session.", f"Its folders: {places}."
-        )
-    if mode == "write" and not any(root.writable for root in holding):
-        raise ToolError(
-            f"{path} is not in a writable directory.",
-            "Write under the session's own folder, or ask the person for the right to write there.",
-        )
-    return real
+    return fence(ctx.roots, path, mode, ctx.cwd)
 
 
 def shown(ctx: ToolContext, real: Path) -> str:
     """Return `real` as a model should write it: relative to the session's folder when below it."""
     home = Path(os.path.realpath(ctx.cwd))
-    return str(real.relative_to(home)) if _is_under(real, home) else str(real)
+    return str(real.relative_to(home)) if real.is_relative_to(home) else str(real)
 
 
 @contextmanager
@@ -124,7 +108,3 @@ def failure(path: str | Path, error: OSError) -> ToolError:
     }
     what, fix = known.get(error.errno or 0, (f"cannot be used: {error.strerror or error}.", ""))
     return ToolError(f"{path} {what}", fix)
-
-
-def _is_under(real: Path, root: Path) -> bool:
-    return real.is_relative_to(os.path.realpath(root))
