@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Bus", "Event", "Kind", "Subscription"]
+__all__ = ["Bus", "Event", "Kind", "Subscription", "numbered"]
 
 
 class Kind(StrEnum):
@@ -68,6 +68,20 @@ class Event:
     #: Seconds since the epoch, UTC.
     at: float = 0.0
     body: Mapping[str, Any] = field(default_factory=dict)
+
+
+def numbered(event: Event, seq: int) -> Event:
+    """Return `event` at place `seq` of its log."""
+    return Event(
+        session=event.session,
+        kind=event.kind,
+        seq=seq,
+        turn=event.turn,
+        iteration=event.iteration,
+        call=event.call,
+        at=event.at,
+        body=event.body,
+    )
 
 
 class Subscription:

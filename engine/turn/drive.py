@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from engine.errors import Fenced
-from engine.events import Event, Kind
+from engine.events import Event, Kind, numbered
 from engine.models.base import Answer, Delta, ModelError, Request
 from engine.permissions import policy
 from engine.permissions.base import Answer as Judgement
@@ -194,7 +194,7 @@ class Driver:
         """Number the facts, apply them, and keep them for the next commit."""
         for unnumbered in facts:
             self._seq += 1
-            fact = replace(unnumbered, seq=self._seq)
+            fact = numbered(unnumbered, self._seq)
             self.state = apply(self.state, fact)
             self.buffer.append(fact)
             if fact.call is not None:
