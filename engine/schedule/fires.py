@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from engine import audit, sessions
+from engine import audit, grants, sessions
 from engine.clock import mint
 from engine.errors import ScheduleError
 from engine.schedule.cron import in_zone, next_fire, zone_of
@@ -224,6 +224,7 @@ def _open(tx: Tx, occasion: _Occasion, *, superseded: bool) -> str:
         mode="interactive",
         data=occasion.data,
         now=occasion.now,
+        roots=grants.given_folders(tx, schedule.tenant, grants.of_schedule(schedule.id)),
         title=f"{schedule.title}, {day}",
         route=home != schedule.home,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine import inbox
+from engine import grants, inbox
 from engine.clock import mint
 from engine.errors import ScheduleError
 from engine.schedule.cron import next_fire
@@ -196,12 +196,13 @@ def listed(tx: Tx, tenant: str) -> list[Schedule]:
 
 
 def remove(tx: Tx, schedule: str, now: float) -> None:
-    """Delete the schedule and revoke its rules; its fires and their sessions stay.
+    """Delete the schedule with its rules and folders; its fires and their sessions stay.
 
     Raises ScheduleError when there is none of that id.
     """
-    get(tx, schedule)
+    found = get(tx, schedule)
     tx.run("schedule_rules_revoke", id=schedule, now=now)
+    grants.revoke(tx, found.tenant, grants.of_schedule(schedule), now)
     tx.run("schedule_remove", id=schedule)
 
 
