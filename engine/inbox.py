@@ -10,7 +10,9 @@ from engine import audit
 from engine.canonical import dumps, loads
 from engine.clock import mint
 from engine.errors import PromptError
+from engine.permissions import rules
 from engine.store.base import Row, Tx
+from engine.tools.base import Risk
 
 __all__ = [
     "KINDS",
@@ -39,6 +41,10 @@ REMINDER = DAY
 KINDS = frozenset(
     {"approval", "question", "plan", "grant", "access", "outcome", "connect", "notice"}
 )
+
+#: A rule made without saying more holds so long and so often.
+RULE_SECONDS = 30 * DAY
+RULE_USES = 100
 
 #: Roles from least to most; each may do what the ones before it may.
 Role = str
@@ -206,6 +212,8 @@ def resolve(
     votes = _vote(tx, prompt, answer, by, surface, now)
     if answer["kind"] in ("once", "always", "approve") and votes < prompt.needs:
         return Resolution(prompt=prompt, status="voted", votes=votes)
+    if answer["kind"] == "always":
+        _make_rule(tx, prompt, answer, by, now)
     return _decide(tx, prompt, answer, by.id, surface, now, votes)
 
 
@@ -289,6 +297,29 @@ def _check(prompt: Prompt, answer: Mapping[str, Any], by: Person, expect: str | 
         raise PromptError("No standing rule can be made from this.", "Answer once or deny.")
     if answer["kind"] == "edit" and not isinstance(answer.get("arguments"), Mapping):
         raise PromptError("An edit must carry the arguments as an object.", "Send them as JSON.")
+
+
+def _make_rule(tx: Tx, prompt: Prompt, answer: Mapping[str, Any], by: Person, now: float) -> None:
+    """Keep the standing rule the card showed; it names the outside text that was in play."""
+    person = str(prompt.approvers.get("person", by.id))
+    if person != by.id and by.role != "owner":
+        raise PromptError("Only the owner makes rules for others.", "Answer once or deny.")
+    session = tx.one("session_get", id=prompt.session)
+    payload = prompt.payload
+    rules.make_rule(
+        tx,
+        tenant=prompt.tenant,
+        session=prompt.session,
+        principal=person,
+        tool=payload["tool"],
+        risk=Risk(payload["risk"]),
+        target=payload["rule_target"],
+        uses=answer.get("uses") or RULE_USES,
+        expires_at=answer.get("expires_at") or now + RULE_SECONDS,
+        taint=loads(session["taint"]) if session is not None else (),
+        made_under=payload["taint"],
+        now=now,
+    )
 
 
 def _vote(

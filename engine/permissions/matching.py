@@ -8,18 +8,15 @@ from typing import Any
 from engine.permissions.base import Rule, Scene
 from engine.tools.base import Risk, Tool
 
-__all__ = ["home_rule", "matching_rule", "may_be_ruled", "target_set"]
+__all__ = ["RULED", "home_rule", "matching_rule", "target_set"]
 
 #: Tools that may reach the session's own thread without asking.
 _TO_HOME = frozenset({"send_message", "deliver_file"})
 
 
-def may_be_ruled(tool: Tool) -> bool:
-    """Tell whether a standing rule can exist for `tool`: only what reaches other people.
-
-    A read that sends its arguments away counts: under outside text it is judged like one.
-    """
-    return tool.risk is Risk.EXTERNAL or (tool.risk is Risk.READ and tool.egress is not None)
+#: Risks a standing rule can cover: what reaches other people, and, since under outside text it is
+#: judged like that, a read that sends its arguments away.
+RULED = frozenset({Risk.EXTERNAL, Risk.READ})
 
 
 def target_set(tool: Tool, arguments: Mapping[str, Any], home: str) -> tuple[str, ...]:
@@ -27,7 +24,7 @@ def target_set(tool: Tool, arguments: Mapping[str, Any], home: str) -> tuple[str
 
     One blank or missing target makes the whole set empty: a rule must pin every recipient.
     """
-    if not may_be_ruled(tool):
+    if tool.risk not in RULED or (tool.risk is Risk.READ and tool.egress is None):
         return ()
     try:
         if tool.risk is Risk.READ and tool.egress is not None:

@@ -12,9 +12,9 @@ from engine.canonical import dumps, loads
 from engine.clock import mint
 from engine.errors import PromptError
 from engine.permissions.base import Rule
-from engine.permissions.matching import may_be_ruled
+from engine.permissions.matching import RULED
 from engine.store.base import Row, Tx
-from engine.tools.base import Tool
+from engine.tools.base import Risk
 
 __all__ = ["StandingRule", "list_rules", "live_rules", "make_rule", "revoke", "take_use"]
 
@@ -47,7 +47,8 @@ def make_rule(
     tenant: str,
     session: str | None,
     principal: str,
-    tool: Tool,
+    tool: str,
+    risk: Risk,
     target: Iterable[str],
     uses: int,
     expires_at: float,
@@ -63,9 +64,9 @@ def make_rule(
     PromptError when no such rule can be.
     """
     pinned, named = tuple(sorted(set(target))), set(made_under)
-    if fault := _fault(tool, pinned, uses, expires_at - now, sorted(set(taint) - named)):
+    if fault := _fault(tool, risk, pinned, uses, expires_at - now, sorted(set(taint) - named)):
         raise PromptError(fault, "Allow it once instead.")
-    rule = Rule(id=mint("r_"), tool=tool.name, target=pinned)
+    rule = Rule(id=mint("r_"), tool=tool, target=pinned)
     tx.run(
         "rule_add",
         id=rule.id,
@@ -115,10 +116,10 @@ def list_rules(tx: Tx, tenant: str) -> list[StandingRule]:
 
 
 def _fault(
-    tool: Tool, target: Sequence[str], uses: int, seconds: float, unnamed: Sequence[str]
+    tool: str, risk: Risk, target: Sequence[str], uses: int, seconds: float, unnamed: Sequence[str]
 ) -> str:
-    if not may_be_ruled(tool):
-        return f"{tool.name} is asked about each time: no standing rule covers it."
+    if risk not in RULED:
+        return f"{tool} is asked about each time: no standing rule covers it."
     if not target or not all(each.strip() for each in target):
         return "This call names no recipient, so there is nothing a standing rule could pin."
     if uses < 1 or seconds <= 0:

@@ -80,7 +80,7 @@ async def _payload(
         "arguments": call.arguments,
         "preview": await run.preview(declared, call, ctx) if declared else "",
         "target": list(declared.targets(call.arguments, session.home)) if declared else [],
-        "rule_target": [] if session.taint else verdict.get("target", []),
+        "rule_target": verdict.get("target", []),
         "reason": verdict.get("reason", ""),
         "taint": list(session.taint),
         "attended": state.attended,

@@ -12,19 +12,10 @@ from engine.errors import PromptError
 from engine.permissions.base import Rule
 from engine.permissions.rules import list_rules, live_rules, make_rule, revoke, take_use
 from engine.store.base import Store
-from engine.tools.base import Result, Risk, Tool
+from engine.tools.base import Risk
 
 NOW = 1_000.0
 Made = Mapping[str, Any]
-
-
-async def nothing() -> Result:
-    return Result(text="")
-
-
-SEND = Tool(name="send_message", description="s", run=nothing, risk=Risk.EXTERNAL)
-SHELL = Tool(name="run_shell", description="s", run=nothing, risk=Risk.EXEC)
-WRITE = Tool(name="write_file", description="s", run=nothing, risk=Risk.WRITE_LOCAL)
 
 
 async def keep(store: Store, **changes: Any) -> Rule:
@@ -32,7 +23,8 @@ async def keep(store: Store, **changes: Any) -> Rule:
         "tenant": "t",
         "session": "s1",
         "principal": "ana",
-        "tool": SEND,
+        "tool": "send_message",
+        "risk": Risk.EXTERNAL,
         "target": ["b", "a", "b"],
         "uses": 2,
         "expires_at": NOW + 60,
@@ -117,8 +109,14 @@ async def test_the_list_shows_ended_rules_too(store: Store) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        pytest.param({"tool": SHELL}, "no standing rule covers it", id="A-07-shell"),
-        pytest.param({"tool": WRITE}, "no standing rule covers it", id="P-08-write"),
+        pytest.param(
+            {"tool": "run_shell", "risk": Risk.EXEC}, "no standing rule covers it", id="A-07-shell"
+        ),
+        pytest.param(
+            {"tool": "write_file", "risk": Risk.WRITE_LOCAL},
+            "no standing rule covers it",
+            id="P-08-write",
+        ),
         pytest.param({"target": []}, "names no recipient", id="D-030-empty"),
         pytest.param({"target": ["a", " "]}, "names no recipient", id="D-030-blank"),
         pytest.param({"uses": 0}, "number of uses", id="no-uses"),
