@@ -11,6 +11,7 @@ from engine.canonical import dumps
 from engine.errors import SessionError
 from engine.events import Event, Kind
 from engine.inbox import Prompt
+from engine.models.usage import UsageLine
 from engine.sessions import Session
 from engine.store.base import Row, Tx
 
@@ -18,7 +19,6 @@ __all__ = [
     "audit_lines",
     "find_session",
     "inbox_lines",
-    "prompt_lines",
     "session_lines",
     "spoken",
     "transcript",
@@ -49,24 +49,6 @@ def inbox_lines(prompts: Sequence[Prompt], now: float) -> Iterator[str]:
         yield f"{prompt.id}  {age:>7}  {prompt.kind:<8}  {_title(prompt)}"
 
 
-def prompt_lines(prompt: Prompt) -> Iterator[str]:
-    """Yield all that a prompt's card shows, and how to answer it."""
-    payload = prompt.payload
-    yield _title(prompt)
-    for name in ("tool", "risk", "target", "reason", "taint", "text", "plan", "steps", "questions"):
-        if payload.get(name):
-            yield f"{name}: {_said(payload[name])}"
-    if payload.get("preview"):
-        yield from ("", str(payload["preview"]), "")
-    elif payload.get("arguments"):
-        yield f"arguments: {dumps(payload['arguments'])}"
-    if prompt.status == "pending":
-        answers = ", ".join(sorted(prompt.options))
-        yield f"Answers: {answers}. Give one with `nod approve {prompt.id}`."
-    else:
-        yield f"Decided: {(prompt.answer or {}).get('kind')} by {prompt.resolved_by}."
-
-
 def session_lines(sessions: Sequence[Session], zone: str) -> Iterator[str]:
     """Yield a line for each session: id, last change, state, home, title."""
     if not sessions:
@@ -87,19 +69,18 @@ def transcript(session: Session, events: Iterable[Event], zone: str) -> Iterator
             yield f"{_clock(event.at, place)}  {text}"
 
 
-def usage_lines(rows: Sequence[Row]) -> Iterator[str]:
+def usage_lines(lines: Sequence[UsageLine]) -> Iterator[str]:
     """Yield tokens and cost by model."""
-    if not rows:
-        yield "No model has been called yet."
+    if not lines:
+        yield "No model has been called in that time."
         return
     yield f"{'model':<36} {'calls':>7} {'input':>12} {'cached':>12} {'output':>10} {'US $':>9}"
-    for row in rows:
-        name = row["model"] if row["purpose"] == "turn" else f"{row['model']} ({row['purpose']})"
-        cost = "unknown" if row["cost"] is None else f"{row['cost']:.4f}"
-        more = "+" if row["unpriced"] and row["cost"] is not None else ""
+    for line in lines:
+        priced = f"{line.cost:.4f}" + ("+" if line.unpriced else "")
+        cost = "unknown" if line.unpriced == line.calls else priced
         yield (
-            f"{name:<36} {row['calls']:>7} {row['input']:>12,} {row['cache_read']:>12,}"
-            f" {row['output']:>10,} {cost + more:>9}"
+            f"{line.key:<36} {line.calls:>7} {line.input:>12,} {line.cache_read:>12,}"
+            f" {line.output:>10,} {cost:>9}"
         )
 
 
@@ -125,12 +106,6 @@ def spoken(seconds: float) -> str:
 
 def _title(prompt: Prompt) -> str:
     return _cut(str(prompt.payload.get("title") or prompt.payload.get("tool") or prompt.subject))
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return ", ".join(value)
-    return value if isinstance(value, str) else dumps(value)
 
 
 def _cut(text: str, most: int = _CUT) -> str:
