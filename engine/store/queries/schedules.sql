@@ -71,7 +71,9 @@ where tenant_id = :tenant and status = 'waiting' and due <= :now order by due, i
 -- The nearest due rows; a deadline and a reminder wait for different things.
 -- name: alarm_next
 select
-  (select min(next_at) from schedules where tenant_id = :tenant and enabled = 1) as schedule,
-  (select min(due) from wakes where tenant_id = :tenant and status = 'waiting') as wake,
-  (select min(remind_at) from prompts where status = 'pending' and remind_at is not null) as remind,
-  (select min(deadline) from prompts where status = 'pending') as deadline
+  (select min(next_at) from schedules
+   where tenant_id = :tenant and enabled = 1 and next_at > :after) as schedule,
+  (select min(due) from wakes
+   where tenant_id = :tenant and status = 'waiting' and due > :after) as wake,
+  (select min(remind_at) from prompts where status = 'pending' and remind_at > :after) as remind,
+  (select min(deadline) from prompts where status = 'pending' and deadline > :after) as deadline
