@@ -25,13 +25,15 @@ WHAT_IT_IS = (
 #: Tool -> the argument it takes from the message, as (line's key, argument's name).
 READERS: dict[str, tuple[str, str]] = {
     "calendar_events": ("calendar", "path"),
-    "git_log": ("repo", "path"),
-    "git_branches": ("repo", "path"),
+    "git_log": ("repo", "repo"),
+    "git_branches": ("repo", "repo"),
+    "read_file": ("repo", "path"),  # a history that was written down, where there is no git
 }
 HEADINGS = {
     "calendar_events": "Today's events",
     "git_log": "Recent commits",
     "git_branches": "Branches",
+    "read_file": "Recent commits",
 }
 #: Characters of each result that go into the briefing.
 EXCERPT = 2_000
@@ -106,9 +108,15 @@ def _read(turn: _Turn) -> Answer | None:
     calls = [
         (name, turn.arguments(name, {argument: turn.given[key]} if key in turn.given else {}))
         for name, (key, argument) in READERS.items()
-        if name in turn.offered
+        if name in turn.offered and _fits(name, turn.given.get("repo", ""))
     ]
     return turn.answer("I read the calendar and the repository.", calls)
+
+
+def _fits(tool: str, repo: str) -> bool:
+    """Say whether the tool can read what `repo` names: a text file, or a repository."""
+    is_text = repo.endswith(".txt")
+    return tool == "calendar_events" or is_text == (tool == "read_file")
 
 
 def _write(turn: _Turn) -> Answer | None:
