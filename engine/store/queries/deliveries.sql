@@ -30,4 +30,5 @@ order by created_at, id limit :limit
 update sessions set presented = :seq where id = :id and presented < :seq
 
 -- name: sessions_unpresented
-select id, presented from sessions where seq > presented and tenant_id = :tenant limit :limit
+select id from sessions where seq > presented and tenant_id = :tenant and id > :after
+order by id limit :limit

@@ -1,0 +1,226 @@
+"""Takes a person's answer to a prompt, and does in the same transaction what the answer brings.
+
+Whatever the surface (a press, a line, a key, a command, another process), it comes through `take`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import inbox, people, sessions
+from engine.canonical import dumps
+from engine.clock import Now, mint
+from engine.errors import PromptError
+from engine.inbox import Person, Prompt, Resolution
+from engine.store.base import Tx
+from engine.tools.base import Root
+
+__all__ = ["Defaults", "House", "ask_access", "offer_folder", "retry_post", "take", "waiting_as"]
+
+RETRY_NOTE = "<nod-note>The person asks you to try again from their last message.</nod-note>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a session that a person opens begins with."""
+
+    persona: str
+    model: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """What everything on the inbound side shares."""
+
+    tenant: str
+    data: Path
+    now: Now
+    defaults: Defaults
+
+    def open(self, tx: Tx, target: str, owner: str, now: float) -> str:
+        """Open a session for a person's thread, and route the thread to it."""
+        return sessions.open_session(
+            tx,
+            tenant=self.tenant,
+            home=target,
+            owner=owner,
+            origin="person",
+            persona=self.defaults.persona,
+            model=self.defaults.model,
+            mode=self.defaults.mode,
+            data=self.data,
+            now=now,
+        )
+
+
+def take(
+    tx: Tx,
+    house: House,
+    prompt: Prompt,
+    answer: Mapping[str, Any],
+    by: Person,
+    surface: str,
+    expect_hash: str | None = None,
+) -> tuple[Resolution, list[str]]:
+    """Resolve the prompt and return what came of it, with the sessions that may now move.
+
+    Raises PromptError when the person may not give this answer.
+    """
+    now = house.now()
+    if answer.get("kind") == "approve" and answer.get("mode") == "auto" and by.role != "owner":
+        raise PromptError("Only an owner may switch to auto.", "Approve without auto.")
+    resolution = inbox.resolve(tx, prompt.id, answer, by, surface, now, expect_hash)
+    moved = [prompt.session] if prompt.session else []
+    if resolution.status == "resolved":
+        effect = _EFFECTS.get(prompt.kind)
+        if effect is not None:
+            moved += effect(tx, house, resolution.prompt, by, now)
+        if prompt.session is None:
+            payload = dumps({"prompt": prompt.id})
+            tx.run(
+                "delivery_reopen",
+                tenant=house.tenant,
+                subject=f"prompt:{prompt.id}",
+                payload=payload,
+                now=now,
+            )
+    return resolution, moved
+
+
+def _granted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
+    """A folder that was granted becomes a root of the session."""
+    folder = prompt.payload.get("root")
+    if not folder or prompt.session is None or prompt.answer is None:
+        return []
+    if prompt.answer["kind"] != "approve":
+        return []
+    session = sessions.get(tx, prompt.session)
+    root = Root(path=Path(folder["path"]), writable=folder["writable"])
+    others = [each for each in session.roots if each.path != root.path]
+    body = {"roots": [_root(each) for each in (*others, root)]}
+    mail = sessions.Post(kind="switch", key=f"grant:{prompt.id}", by=by.id, body=body)
+    sessions.post(tx, session, mail, now)
+    return [session.id]
+
+
+def _root(root: Root) -> dict[str, Any]:
+    return {"path": str(root.path), "writable": root.writable, "own": root.own}
+
+
+def _admitted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
+    """Somebody was let in; with 'deliver', what they wrote meanwhile goes where it belongs."""
+    kind = (prompt.answer or {}).get("kind")
+    if kind not in ("allow", "deliver"):
+        return []
+    who = prompt.payload["identity"]
+    person = people.add_person(
+        tx,
+        house.tenant,
+        who["platform"],
+        who["id"],
+        name=who["name"],
+        role="member",
+        by=by.id,
+        now=now,
+    )
+    if kind == "allow":
+        return []
+    moved = []
+    waiting = waiting_as(who["platform"], who["id"])
+    for row in tx.all("mail_unrouted", tenant=house.tenant, waiting=waiting):
+        target = row["thread_target"]
+        session = sessions.find_thread(tx, house.tenant, target)
+        session = session or house.open(tx, target, person.id, now)
+        tx.run("mail_route", id=row["id"], session=session, by=person.id)
+        tx.run("session_want", id=session)
+        moved.append(session)
+    return moved
+
+
+def _noticed(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
+    if (prompt.answer or {}).get("kind") != "retry" or prompt.session is None:
+        return []
+    session = sessions.get(tx, prompt.session)
+    sessions.post(tx, session, retry_post(f"notice:{prompt.id}", by.id), now)
+    return [session.id]
+
+
+_EFFECTS = {"grant": _granted, "access": _admitted, "notice": _noticed}
+
+
+def retry_post(key: str, by: str) -> sessions.Post:
+    """Return the mail that starts a new turn from the last message."""
+    body = {"message": {"role": "user", "content": RETRY_NOTE}}
+    return sessions.Post(kind="retry", key=key, by=by, body=body)
+
+
+def waiting_as(platform: str, external_id: str) -> str:
+    """Return the name under which an unknown person's messages wait."""
+    return f"identity:{platform}:{external_id}"
+
+
+def offer_folder(
+    tx: Tx, house: House, session: sessions.Session, folder: Path, *, writable: bool = False
+) -> Prompt | None:
+    """Ask, on a card in the session's home, whether it may look into `folder`.
+
+    Returns None when it may already, or the folder was offered to this session before.
+    """
+    if any(folder == root.path and root.writable >= writable for root in session.roots):
+        return None
+    subject = f"{session.id}/{folder}" + ("/rw" if writable else "")
+    if tx.one("prompt_by_subject", tenant=house.tenant, kind="grant", subject=subject) is not None:
+        return None
+    now = house.now()
+    does = "read and change" if writable else "read"
+    payload = {
+        "title": f"May Nod {does} the files in this folder?",
+        "text": str(folder),
+        "root": {"path": str(folder), "writable": writable},
+    }
+    return _raise(tx, house, "grant", subject, payload, session.id, now)
+
+
+def ask_access(
+    tx: Tx, house: House, platform: str, external_id: str, name: str, target: str
+) -> Prompt | None:
+    """Ask the owner about an unknown person; None: they were asked before."""
+    subject = f"{platform}:{external_id}"
+    if tx.one("prompt_by_subject", tenant=house.tenant, kind="access", subject=subject) is not None:
+        return None
+    payload = {
+        "text": f"{name} ({subject}) wrote in {target}.",
+        "identity": {"platform": platform, "id": external_id, "name": name},
+    }
+    return _raise(tx, house, "access", subject, payload, None, house.now())
+
+
+def _raise(
+    tx: Tx,
+    house: House,
+    kind: str,
+    subject: str,
+    payload: Mapping[str, Any],
+    session: str | None,
+    now: float,
+) -> Prompt:
+    """Write a prompt that no log tells of; the presenter finds and shows it."""
+    return inbox.ask(
+        tx,
+        Prompt(
+            id=mint("p"),
+            tenant=house.tenant,
+            session=session,
+            kind=kind,
+            subject=subject,
+            payload=payload,
+            approvers={"role": "owner"},
+            created_at=now,
+            remind_at=now + inbox.REMINDER,
+            deadline=now + inbox.DEADLINE,
+        ),
+    )

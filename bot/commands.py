@@ -1,0 +1,474 @@
+"""One table behind every command, whether typed in a thread or sent by a second `nod`."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from zoneinfo import ZoneInfo
+
+from bot import answers, cards, listings
+from bot.answers import House
+from engine import audit, inbox, people, sessions
+from engine.clock import mint
+from engine.errors import NodError, PromptError, ScheduleError, SessionError
+from engine.inbox import ROLES, Person, Prompt
+from engine.models.catalogue import Catalogue
+from engine.models.usage import by_model
+from engine.permissions.base import Mode
+from engine.schedule import schedules
+from engine.sessions import Post, Session
+from engine.store.base import Store, Tx
+from engine.targets import ThreadTarget
+
+__all__ = ["COMMANDS", "Command", "Context", "run"]
+
+LISTED = 30  # rows of a list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a command may use, for one person in one thread."""
+
+    store: Store
+    house: House
+    catalogue: Catalogue
+    #: Hints to the dispatcher and the presenter; neither waits.
+    enqueue: Callable[[str], None]
+    poke: Callable[[], None]
+    zone: str = "UTC"
+    person: Person = field(default_factory=lambda: Person(id="", role="guest"))
+    #: thread_target the command was given in.
+    target: str = "console:main"
+
+    def of(self, person: Person, target: str) -> Context:
+        """Return the context for this person in this thread."""
+        return replace(self, person=person, target=target)
+
+    @property
+    def tenant(self) -> str:
+        """The tenant everything belongs to."""
+        return self.house.tenant
+
+    @property
+    def surface(self) -> str:
+        """The surface the command was given on."""
+        return ThreadTarget.parse(self.target).surface
+
+    def session(self, tx: Tx) -> Session:
+        """Return the session of this thread; raises SessionError when there is none."""
+        found = sessions.find_thread(tx, self.tenant, self.target)
+        if found is None:
+            raise SessionError(f"Nothing was said in {self.target} yet.", "Write a message first.")
+        return sessions.get(tx, found)
+
+
+Handler = Callable[[Context, list[str]], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command, as it is listed and run."""
+
+    name: str
+    #: Its arguments, as the help shows them.
+    usage: str
+    help: str
+    run: Handler
+    #: How many arguments it takes, least and most; None: any number.
+    least: int = 0
+    most: int | None = 0
+    #: The least role that may give it.
+    role: str = "member"
+
+
+async def run(context: Context, name: str, arguments: str) -> str:
+    """Run the command and return what it has to say, in Markdown.
+
+    Raises NodError: no such command (with the nearest), arguments that do not fit, not allowed.
+    """
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+        fix = f"Did you mean /{near[0]}?" if near else "See /help."
+        raise NodError(f"There is no command /{name[:40]}.", fix)
+    role = context.person.role
+    if role not in ROLES or ROLES.index(role) < ROLES.index(command.role):
+        raise NodError(f"/{command.name} needs the role {command.role}.", "Ask an owner.")
+    given = _split(arguments)
+    if len(given) < command.least or (command.most is not None and len(given) > command.most):
+        raise NodError(f"/{command.name} was not understood.", f"Write: {_usage(command)}")
+    return await command.run(context, given)
+
+
+def _split(arguments: str) -> list[str]:
+    """Return the words, quotes honoured; an apostrophe in prose is no quote."""
+    try:
+        return shlex.split(arguments)
+    except ValueError:
+        return arguments.split()
+
+
+def _usage(command: Command) -> str:
+    return f"/{command.name} {command.usage}".rstrip()
+
+
+# -- help and looking
+
+
+async def _help(context: Context, given: list[str]) -> str:
+    lines = [f"`{_usage(each)}` — {each.help}" for each in COMMANDS.values()]
+    return "\n".join(lines)
+
+
+async def _status(context: Context, given: list[str]) -> str:
+    def look(tx: Tx) -> str:
+        session = context.session(tx)
+        waiting = inbox.pending_in(tx, session.id)
+        lines = [
+            f"Session {session.id}, {session.state}, in {session.home}",
+            f"Mode {session.mode}, model {session.model}, persona {session.persona}",
+            f"Turn {session.turn}{' (open)' if session.turn_seq else ''}",
+            f"Waiting for a nod: {len(waiting)}",
+        ]
+        folders = [f"{r.path} ({'write' if r.writable else 'read'})" for r in session.roots]
+        return "\n".join([*lines, f"Folders: {', '.join(folders)}"])
+
+    return await context.store.read(look)
+
+
+async def _inbox(context: Context, given: list[str]) -> str:
+    if given:
+        prompt = await context.store.read(lambda tx: _find(tx, context, given[0]))
+        return cards.full_text(prompt)
+    prompts = await context.store.read(lambda tx: inbox.pending(tx, context.tenant))
+    return "\n".join(listings.inbox_lines(prompts, context.house.now()))
+
+
+async def _threads(context: Context, given: list[str]) -> str:
+    rows = await context.store.read(
+        lambda tx: tx.all("thread_list", tenant=context.tenant, prefix=f"{context.surface}:%")
+    )
+    lines = [f"{row['thread_target']}  {row['session_id']}" for row in rows]
+    return "\n".join(lines) or "There are no threads yet."
+
+
+async def _sessions(context: Context, given: list[str]) -> str:
+    found = await context.store.read(lambda tx: sessions.listed(tx, context.tenant, LISTED))
+    return "\n".join(listings.session_lines(found, context.zone))
+
+
+async def _usage_of(context: Context, given: list[str]) -> str:
+    days = _days(given[0]) if given else 30
+    since = context.house.now() - days * inbox.DAY
+    until = context.house.now() + 1
+    lines = await context.store.read(lambda tx: by_model(tx, context.tenant, since, until))
+    return "\n".join(listings.usage_lines(lines))
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 3650:
+        raise NodError(f"'{text}' is no number of days.", "Write 1 to 3650.")
+    return int(text)
+
+
+async def _audit(context: Context, given: list[str]) -> str:
+    if given and given[0] != "verify":
+        raise NodError("/audit was not understood.", "Write: /audit, or /audit verify")
+    if given:
+        faults = await context.store.read(lambda tx: audit.verify(tx, context.tenant))
+        return "\n".join(faults) or "The audit is whole: every chain fits."
+    rows = await context.store.read(
+        lambda tx: tx.all("audit_recent", tenant=context.tenant, limit=LISTED)
+    )
+    return "\n".join(listings.audit_lines(reversed(rows), context.zone))
+
+
+async def _whoami(context: Context, given: list[str]) -> str:
+    me = context.person
+    lines = [f"{me.name} ({me.id}), {me.role}, in {context.target}"]
+    if me.role == "owner":
+        known = await context.store.read(lambda tx: people.listed(tx, context.tenant))
+        lines += [f"- {each.name} ({each.id}), {each.role}" for each in known if each.id != me.id]
+    return "\n".join(lines)
+
+
+# -- answering
+
+
+def _find(tx: Tx, context: Context, start: str) -> Prompt:
+    return inbox.find(tx, context.tenant, start.strip("`"))
+
+
+_YES = {
+    "approval": "once",
+    "plan": "approve",
+    "grant": "approve",
+    "access": "deliver",
+    "connect": "done",
+    "notice": "seen",
+}
+
+
+async def _approve(context: Context, given: list[str]) -> str:
+    word = given[1] if len(given) > 1 else ""
+    if word not in ("", "always", "auto"):
+        raise NodError(f"'{word}' is no way to approve.", "Write always, auto, or nothing.")
+
+    def choose(prompt: Prompt) -> str:
+        if prompt.kind not in _YES:
+            known = ", ".join(sorted(prompt.options))
+            what = f"A {prompt.kind} is not approved."
+            raise PromptError(what, f"Write /answer {prompt.id} and one of: {known}.")
+        return word or _YES[prompt.kind]
+
+    return await _answered(context, given[0], lambda prompt: (choose(prompt), ""))
+
+
+async def _deny(context: Context, given: list[str]) -> str:
+    def choose(prompt: Prompt) -> str:
+        if prompt.kind == "access":
+            return "dismiss"
+        if "deny" not in prompt.options:
+            known = ", ".join(sorted(prompt.options))
+            what = f"A {prompt.kind} cannot be denied."
+            raise PromptError(what, f"Write /answer {prompt.id} and one of: {known}.")
+        return "deny"
+
+    reason = " ".join(given[1:])
+    return await _answered(context, given[0], lambda prompt: (choose(prompt), reason))
+
+
+async def _answer(context: Context, given: list[str]) -> str:
+    text = " ".join(given[1:])
+
+    def choose(prompt: Prompt) -> tuple[str, str]:
+        if prompt.kind == "question":
+            return ("deny", "") if text == "deny" else ("", text)
+        if text not in (prompt.options | {"auto"}):
+            known = ", ".join(sorted(prompt.options))
+            raise PromptError(f"'{text}' is no answer to this.", f"Answer with: {known}.")
+        return text, ""
+
+    return await _answered(context, given[0], choose)
+
+
+async def _answered(
+    context: Context, start: str, choose: Callable[[Prompt], tuple[str, str]]
+) -> str:
+    """Answer the prompt with what `choose` says: (kind of answer or '', text)."""
+
+    def work(tx: Tx) -> tuple[str, list[str]]:
+        prompt = _find(tx, context, start)
+        kind, text = choose(prompt)
+        now = context.house.now()
+        if kind:
+            answer = cards.answer_of(prompt, kind, now, text)
+        else:
+            answer = cards.text_answer(prompt, text)
+        taken, moved = answers.take(
+            tx, context.house, prompt, answer, context.person, context.surface
+        )
+        if taken.status == "voted":
+            return f"Your vote counts: {taken.votes} of {prompt.needs}.", moved
+        who = people.get(tx, context.tenant, taken.prompt.resolved_by)
+        name = who.name if who else taken.prompt.resolved_by
+        said = cards.decision(taken.prompt, lambda _: name, ZoneInfo(context.zone))
+        return (f"Already decided. {said}." if taken.status == "already" else f"{said}."), moved
+
+    text, moved = await context.store.write(work)
+    for session in moved:
+        context.enqueue(session)
+    context.poke()
+    return text
+
+
+# -- steering
+
+
+async def _posted(context: Context, mail: Callable[[Tx, Session], Post], said: str) -> str:
+    """Put mail into this thread's session."""
+
+    def work(tx: Tx) -> str:
+        session = context.session(tx)
+        if context.person.id != session.owner and context.person.role == "member":
+            raise SessionError("This session belongs to somebody else.", "Ask them, or an owner.")
+        sessions.post(tx, session, mail(tx, session), context.house.now())
+        return session.id
+
+    context.enqueue(await context.store.write(work))
+    return said
+
+
+def _key(name: str) -> str:
+    return f"command:{name}:{mint('e')}"
+
+
+async def _stop(context: Context, given: list[str]) -> str:
+    mail = Post(kind="stop", key=_key("stop"), by=context.person.id, body={"reason": "stopped"})
+    return await _posted(context, lambda tx, session: mail, "Stopping.")
+
+
+async def _retry(context: Context, given: list[str]) -> str:
+    mail = answers.retry_post(_key("retry"), context.person.id)
+    return await _posted(context, lambda tx, session: _idle(session, mail), "Trying again.")
+
+
+async def _undo(context: Context, given: list[str]) -> str:
+    mail = Post(kind="undo", key=_key("undo"), by=context.person.id, body={})
+    said = "Undoing the file changes of the last turn."
+    return await _posted(context, lambda tx, session: _idle(session, mail), said)
+
+
+def _idle(session: Session, mail: Post) -> Post:
+    if session.turn_seq:
+        raise SessionError("A turn is open.", "Let it end, or stop it with /stop first.")
+    return mail
+
+
+async def _new(context: Context, given: list[str]) -> str:
+    def work(tx: Tx) -> str:
+        old = sessions.find_thread(tx, context.tenant, context.target)
+        now = context.house.now()
+        context.house.open(tx, context.target, context.person.id, now)
+        before = f" The one before is {old}." if old else ""
+        return f"A new session begins here.{before}"
+
+    return await context.store.write(work)
+
+
+async def _mode(context: Context, given: list[str]) -> str:
+    if not given:
+        session = await context.store.read(context.session)
+        return f"Mode {session.mode}. There are: {', '.join(Mode)}."
+    if given[0] not in tuple(Mode):
+        raise NodError(f"There is no mode '{given[0]}'.", f"Choose one of: {', '.join(Mode)}.")
+    if given[0] == Mode.AUTO and context.person.role != "owner":
+        raise NodError("Only an owner may switch to auto.", "Ask an owner.")
+    return await _switched(context, "mode", given[0])
+
+
+async def _model(context: Context, given: list[str]) -> str:
+    if not given:
+        session = await context.store.read(context.session)
+        return f"Model {session.model}."
+    entry = context.catalogue.entry(given[0])
+    said = await _switched(context, "model", entry.id)
+    return said if entry.known else f"{said} It is not in the catalogue: I assume little of it."
+
+
+async def _switched(context: Context, name: str, value: str) -> str:
+    mail = Post(kind="switch", key=_key(name), by=context.person.id, body={name: value})
+    return await _posted(
+        context, lambda tx, session: mail, f"{name.capitalize()} {value} from now."
+    )
+
+
+# -- schedules
+
+
+async def _schedule(context: Context, given: list[str]) -> str:
+    act = given[0] if given else "list"
+    if act == "list":
+        found = await context.store.read(lambda tx: schedules.listed(tx, context.tenant))
+        lines = [f"{s.id}  {s.cron}  {s.zone}  {s.title}" for s in found]
+        return "\n".join(lines) or "There are no schedules."
+    if act == "remove" and len(given) == 2:
+        return await context.store.write(lambda tx: _schedule_remove(tx, context, given[1]))
+    if act == "add" and len(given) >= 3:
+        return await context.store.write(lambda tx: _schedule_add(tx, context, given[1:]))
+    usage = _usage(COMMANDS["schedule"])
+    raise ScheduleError("/schedule was not understood.", f"Write: {usage}")
+
+
+def _schedule_add(tx: Tx, context: Context, given: list[str]) -> str:
+    """`add "0 8 * * 1-5" what to do`: the first word is the cron line, quoted."""
+    cron, instructions = given[0], " ".join(given[1:])
+    defaults = context.house.defaults
+    made = schedules.add(
+        tx,
+        tenant=context.tenant,
+        owner=context.person.id,
+        title=" ".join(instructions.split())[:60],
+        cron=cron,
+        zone=context.zone,
+        instructions=instructions,
+        home=context.target,
+        persona=defaults.persona,
+        model=defaults.model,
+        now=context.house.now(),
+    )
+    return f"Schedule {made.id}: {made.cron} ({made.zone}). Its runs report here."
+
+
+def _schedule_remove(tx: Tx, context: Context, start: str) -> str:
+    found = schedules.find(tx, context.tenant, start)
+    if found.owner != context.person.id and context.person.role != "owner":
+        raise ScheduleError("This schedule belongs to somebody else.", "Ask them, or an owner.")
+    schedules.remove(tx, found.id, context.house.now())
+    return f"Schedule {found.id} is removed."
+
+
+def _table(*commands: Command) -> Mapping[str, Command]:
+    return {command.name: command for command in commands}
+
+
+COMMANDS: Mapping[str, Command] = _table(
+    Command(name="help", usage="", help="this list", run=_help),
+    Command(name="status", usage="", help="what this thread's session is doing", run=_status),
+    Command(
+        name="inbox", usage="[ID]", help="what waits for a nod, or all of one", run=_inbox, most=1
+    ),
+    Command(
+        name="approve",
+        usage="ID [always|auto]",
+        help="say yes",
+        run=_approve,
+        least=1,
+        most=2,
+    ),
+    Command(
+        name="deny",
+        usage="ID [what to do instead]",
+        help="say no",
+        run=_deny,
+        least=1,
+        most=None,
+    ),
+    Command(
+        name="answer",
+        usage="ID TEXT",
+        help="answer a question, or with any other word its card takes",
+        run=_answer,
+        least=2,
+        most=None,
+    ),
+    Command(name="stop", usage="", help="stop the turn in this thread", run=_stop),
+    Command(name="new", usage="", help="begin a new session in this thread", run=_new),
+    Command(name="retry", usage="", help="try again from the last message", run=_retry),
+    Command(name="undo", usage="", help="take back the last turn's file changes", run=_undo),
+    Command(
+        name="mode", usage="[NAME]", help="how much may be done without asking", run=_mode, most=1
+    ),
+    Command(name="model", usage="[ID]", help="which model answers here", run=_model, most=1),
+    Command(
+        name="schedule",
+        usage='list | add "CRON" WHAT TO DO | remove ID',
+        help="work at set times",
+        run=_schedule,
+        most=None,
+    ),
+    Command(name="threads", usage="", help="the threads of this surface", run=_threads),
+    Command(name="sessions", usage="", help="the latest sessions", run=_sessions),
+    Command(name="usage", usage="[DAYS]", help="tokens and cost by model", run=_usage_of, most=1),
+    Command(
+        name="audit",
+        usage="[verify]",
+        help="who did what, or whether the record is whole",
+        run=_audit,
+        most=1,
+        role="operator",
+    ),
+    Command(name="whoami", usage="", help="who you are here, and who else is known", run=_whoami),
+)

@@ -1,0 +1,315 @@
+"""Follows one session's log and shows it in the session's home, from a durable cursor on.
+
+What was shown, with its ref, is stored together with the cursor. What an earlier run may have
+shown is looked up before it is shown again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from bot import showing
+from bot.outbox import Shown, fingerprint
+from bot.showing import Part
+from bot.stage import Stage
+from bot.surfaces.base import Message, SurfaceError
+from engine import sessions
+from engine.errors import NodError, ToolError
+from engine.events import Event
+from engine.store.base import Row, Tx
+from engine.turn.journal import answer_row, event_from
+
+__all__ = ["Follower"]
+
+#: Facts read from the log at once.
+PAGE = 200
+#: Facts, and characters of a streamed answer, kept in memory; the log has the rest.
+BACKLOG, STREAM = 1_000, 200_000
+
+_log = logging.getLogger(__name__)
+
+
+class Follower:
+    """One session as the presenter sees it. Used by one task; `hear` may be called any time."""
+
+    def __init__(self, session: str, stage: Stage, posting: asyncio.Semaphore) -> None:
+        self.session = session
+        self.home = ""
+        #: Last log place that was handled, and the one that is stored as the cursor.
+        self.seen = 0
+        self.stored = 0
+        self.wake = asyncio.Event()
+        #: Set whenever something was handled.
+        self.handled = asyncio.Event()
+        self._stage = stage
+        self._posting = posting
+        self._facts: list[Event] = []
+        #: The log has facts that did not come over the bus.
+        self._behind = True
+        #: Facts from this place on are new; those before it may have been shown by an earlier run.
+        self._live_from: int | None = None
+        self._writes: list[Callable[[Tx], object]] = []
+        #: The answer that is being written: where, its text so far, its ref once it is shown.
+        self._place = (0, 0)
+        self._text = ""
+        self._ref = ""
+        self._changed = False
+        self._show: Mapping[str, Callable[[Part], Awaitable[None]]] = {
+            "typing": self._typing,
+            "answer": self._answer,
+            "text": self._note,
+            "progress": self._progress,
+            "file": self._file,
+            "card": self._card,
+            "decided": self._decided,
+        }
+
+    # -- hearing of it
+
+    def hear(self, fact: Event) -> None:
+        """Take a fact from the bus."""
+        if self._live_from is None:
+            self._live_from = fact.seq
+        if len(self._facts) < BACKLOG:
+            self._facts.append(fact)
+        self.wake.set()
+
+    def hear_delta(self, delta: Event) -> None:
+        """Take a piece of an answer from the bus, if the home shows answers while they grow."""
+        if not self.home or not self.pace:
+            return
+        if self._place != (delta.turn, delta.iteration):
+            self._place, self._text, self._ref = (delta.turn, delta.iteration), "", ""
+        if len(self._text) < STREAM:
+            self._text += delta.body["text"]
+            self._changed = True
+            self.wake.set()
+
+    def fall_back(self) -> None:
+        """After a failure: read the log again, and trust nothing that was on its way."""
+        self._behind, self._live_from = True, None
+        self._writes.clear()
+
+    @property
+    def pace(self) -> float:
+        """Seconds between edits of a growing answer; 0: the home does not show it grow."""
+        try:
+            return self._stage.outbox.surface(self.home).capabilities.edit_every
+        except ToolError:
+            return 0.0
+
+    # -- going on
+
+    async def advance(self) -> None:
+        """Show everything that is there, then return. Raises what the surface or store raised."""
+        if not self.home:
+            await self._begin()
+        self.wake.clear()
+        while facts := await self._next():
+            await self._show_all(facts)
+            self.seen = facts[-1].seq
+            self.handled.set()
+        if self._changed:
+            await self._grow()
+        self.handled.set()
+
+    async def settle(self) -> None:
+        """Store the cursor, when facts that show nothing moved it."""
+        if self.seen > self.stored:
+            await self._flush(self.seen)
+
+    async def _begin(self) -> None:
+        row = await self._stage.store.read(lambda tx: tx.one("session_get", id=self.session))
+        if row is None:
+            raise NodError(f"Session {self.session} is gone.")
+        self.seen = self.stored = row["presented"]
+        self.home = row["home"]
+
+    async def _next(self) -> list[Event]:
+        """Return the facts after the cursor: from the bus when they join on, else from the log."""
+        held = [fact for fact in self._facts if fact.seq > self.seen]
+        self._facts = []
+        joined = all(fact.seq == self.seen + n for n, fact in enumerate(held, 1))
+        if joined and not self._behind:
+            return held
+        seen = self.seen
+        rows = await self._stage.store.read(
+            lambda tx: tx.all("log_page", session=self.session, seq=seen, limit=PAGE)
+        )
+        self._behind = len(rows) == PAGE
+        return [event_from(row) for row in rows]
+
+    async def _show_all(self, facts: Sequence[Event]) -> None:
+        for part in showing.parts(facts):
+            try:
+                await self._show[part.kind](part)
+            except SurfaceError as error:
+                if not error.certain or error.retry_after is not None:
+                    raise
+                _log.warning("%s takes no %s: %s", self.home, part.kind, error)
+        if self._writes:
+            await self._flush(facts[-1].seq)
+
+    async def _flush(self, cursor: int = 0) -> None:
+        """Store what was shown, and how far we came, in one transaction."""
+        writes, self._writes = self._writes, []
+
+        def work(tx: Tx) -> None:
+            for write in writes:
+                write(tx)
+            if cursor:
+                tx.run("session_presented", id=self.session, seq=cursor)
+
+        if writes or cursor:
+            await self._stage.store.write(work)
+            self.stored = max(self.stored, cursor)
+
+    # -- what is shown
+
+    async def _typing(self, part: Part) -> None:
+        if self._in_doubt(part.facts[0].seq):
+            return
+        try:
+            async with asyncio.timeout(5.0):
+                await self._stage.outbox.surface(self.home).typing(self.home)
+        except (SurfaceError, TimeoutError, ToolError):
+            _log.info("no sign of work could be shown in %s", self.home)
+
+    async def _answer(self, part: Part) -> None:
+        """The answer replaces what was streamed of it, or is posted."""
+        fact = part.facts[0]
+        subject = f"answer:{self.session}/{fact.turn}/{fact.iteration}"
+        streamed = self._place == (fact.turn, fact.iteration)
+        ref = self._ref if streamed else ""
+        if streamed:
+            self._place, self._text, self._ref, self._changed = (0, 0), "", "", False
+        if ref:
+            await self._flush()
+            await self._update(ref, part.message, [subject])
+        else:
+            await self._post(part.message, [subject], fact.seq, look=self.pace > 0)
+
+    async def _note(self, part: Part) -> None:
+        fact = part.facts[0]
+        subject = f"event:{self.session}/{fact.seq}"
+        await self._post(part.message, [subject], fact.seq)
+
+    async def _progress(self, part: Part) -> None:
+        """One message a turn, edited."""
+        subject = f"event:{self.session}/{part.facts[0].turn}.progress"
+        await self._post(part.message, [subject], part.facts[0].seq, look=True)
+
+    async def _file(self, part: Part) -> None:
+        """A file that a call made is uploaded, unless the call itself delivered it."""
+        fact = part.facts[0]
+        acts = await self._stage.store.read(
+            lambda tx: tx.all(
+                "deliveries_of_call", session=self.session, prefix=f"act:{fact.call}/%"
+            )
+        )
+        if acts:
+            return
+        await self._flush()
+        subject, doubt = f"event:{self.session}/{fact.seq}", self._in_doubt(fact.seq)
+        files = [self._stage.data / fact.body["path"]]
+        async with self._posting:
+            ref = await self._stage.outbox.upload(
+                self.home, files, part.message, subject, doubt=doubt
+            )
+        self._record([subject], self.home, ref, part.message)
+
+    async def _card(self, part: Part) -> None:
+        """Prompts that were asked together are one message."""
+        ids = [fact.body["prompt"]["id"] for fact in part.facts]
+        prompts, names = await self._stage.store.read(lambda tx: self._stage.asked(tx, ids))
+        message = self._stage.card(prompts, self.home, names)
+        subjects = [f"prompt:{prompt}" for prompt in ids]
+        await self._post(message, subjects, part.facts[0].seq)
+
+    async def _decided(self, part: Part) -> None:
+        """Every message that shows a decided prompt is edited to say so."""
+        await self._flush()
+        touched = await self._stage.store.read(lambda tx: self._stage.touched(tx, part.facts[0]))
+        for group in touched.groups:
+            subjects = [f"prompt:{prompt.id}" for prompt in group]
+            for (place, ref), shown in touched.places(group).items():
+                message = self._stage.card(group, place, touched.names)
+                if shown != fingerprint(message):
+                    await self._update(ref, message, subjects, place)
+
+    async def _grow(self) -> None:
+        """Show the answer so far, then wait as long as the surface's pace asks."""
+        self._changed = False
+        place, message = self._place, Message(text=f"{self._text} …")
+        subject = f"answer:{self.session}/{place[0]}/{place[1]}"
+        if self._ref:
+            await self._stage.outbox.update(self.home, self._ref, message)
+        elif self._text.strip():
+            if place[1] > 1:  # the first answer's row was committed with the turn's start
+                await self._stage.store.write(lambda tx: self._open_row(tx, place))
+            async with self._posting:
+                ref = await self._stage.outbox.show(self.home, message, subject, doubt=False)
+            self._record([subject], self.home, ref, message)
+            await self._flush()
+            if self._place == place:  # the next answer may have begun meanwhile
+                self._ref = ref
+        await asyncio.sleep(self.pace)
+
+    def _open_row(self, tx: Tx, place: tuple[int, int]) -> None:
+        session = sessions.get(tx, self.session)
+        answer_row(tx, session, place[0], place[1], self._stage.now())
+
+    # -- posting
+
+    def _in_doubt(self, seq: int) -> bool:
+        return self._live_from is None or seq < self._live_from
+
+    async def _post(
+        self, message: Message, subjects: Sequence[str], seq: int, look: bool = False
+    ) -> None:
+        """Show a message under the first subject; in doubt, what is there already is edited.
+
+        `look` says that this run itself may have shown an earlier form of it.
+        """
+        await self._flush()  # a ref is stored before anything else is posted
+        doubt = self._in_doubt(seq)
+        row = await self._row(subjects[0]) if doubt or look else None
+        if row is not None and row["ref"]:
+            if row["shown"] != fingerprint(message):
+                await self._update(row["ref"], message, subjects)
+            return
+        async with self._posting:
+            ref = await self._stage.outbox.show(self.home, message, subjects[0], doubt=doubt)
+        self._record(subjects, self.home, ref, message)
+
+    async def _update(
+        self, ref: str, message: Message, subjects: Sequence[str], place: str = ""
+    ) -> None:
+        place = place or self.home
+        await self._stage.outbox.update(place, ref, message)
+        self._record(subjects, place, ref, message)
+
+    async def _row(self, subject: str) -> Row | None:
+        return await self._stage.store.read(
+            lambda tx: tx.one(
+                "delivery_get",
+                tenant=self._stage.tenant,
+                subject=subject,
+                destination=self.home,
+                part=1,
+            )
+        )
+
+    def _record(self, subjects: Sequence[str], place: str, ref: str, message: Message) -> None:
+        for subject in subjects:
+            shown = Shown(
+                session=self.session,
+                subject=subject,
+                destination=place,
+                ref=ref,
+                shown=fingerprint(message),
+            )
+            self._writes.append(partial(self._stage.outbox.record, shown=shown))

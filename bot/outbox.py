@@ -1,0 +1,224 @@
+"""The outbox: every message that leaves goes through here, under a delivery id.
+
+An act (the effect of an approved call) is posted once; when nobody can tell whether it was, it
+says so instead of posting again. A show (a reminder, a card outside any log) may be posted again,
+marked as a possible duplicate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bot.surfaces.base import Message, Surface, SurfaceError
+from engine.canonical import digest
+from engine.clock import Now, mint
+from engine.errors import TargetError, ToolError
+from engine.store.base import Store, Tx
+from engine.targets import ThreadTarget
+from engine.tools.base import LookUp
+
+__all__ = ["Outbox", "Shown", "fingerprint"]
+
+#: Seconds one request to a platform may take; an upload may take longer.
+TIMEOUT = 30.0
+UPLOAD_TIMEOUT = 240.0
+
+DUPLICATE = "Possibly shown twice: Nod was restarted while it sent this."
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A message that is shown, to be stored with `record`."""
+
+    session: str
+    subject: str
+    destination: str
+    ref: str
+    shown: str
+
+
+def fingerprint(message: Message) -> str:
+    """Return the hash that tells whether a message would look the same."""
+    return digest(repr((message.text, message.card, message.footer)))
+
+
+class Outbox:
+    """Posts to the surface a target names. Fulfils `engine.tools.base.Delivery`."""
+
+    def __init__(
+        self, store: Store, surfaces: Mapping[str, Surface], now: Now, tenant: str = "local"
+    ) -> None:
+        self._store = store
+        self._surfaces = surfaces
+        self._now = now
+        self._tenant = tenant
+
+    def surface(self, target: str) -> Surface:
+        """Return the surface of a thread_target; raises ToolError when there is none."""
+        try:
+            name = ThreadTarget.parse(target).surface
+        except TargetError as error:
+            raise ToolError(error.what, error.fix) from error
+        if name not in self._surfaces:
+            known = ", ".join(sorted(self._surfaces))
+            raise ToolError(f"There is no surface '{name}' here.", f"Connected: {known}.")
+        return self._surfaces[name]
+
+    # -- acts
+
+    async def send(self, target: str, text: str, files: Sequence[Path], subject: str) -> str:
+        """Post once under `subject`, whose row was committed with the call's start.
+
+        Returns the ref, which is stored. Raises ToolError when it was surely not posted, and
+        TimeoutError when nobody can tell.
+        """
+        surface = self.surface(target)
+        message = Message(text=text)
+        try:
+            ref = await self._act(surface, target, message, files, subject)
+        except SurfaceError as error:
+            await self._store.write(lambda tx: self._failed(tx, target, subject))
+            raise ToolError(f"It was not posted: {error.what}", error.fix) from error
+        await self._store.write(lambda tx: self._sent(tx, target, subject, ref, message))
+        return ref
+
+    async def _act(
+        self, surface: Surface, target: str, message: Message, files: Sequence[Path], subject: str
+    ) -> str:
+        try:
+            if files:
+                upload = surface.upload(target, files, message, subject)
+                return await _within(UPLOAD_TIMEOUT, upload)
+            return await _within(TIMEOUT, surface.post(target, message, subject))
+        except SurfaceError as error:
+            if error.certain:
+                raise
+            cause: Exception = error
+        except TimeoutError as error:
+            cause = error
+        ref = await self._look(surface, target, subject)
+        if ref is not None:
+            return ref
+        raise TimeoutError(f"nobody can tell whether {subject} was posted") from cause
+
+    async def find(self, target: str, subject: str) -> tuple[LookUp, str]:
+        """Tell whether `subject` was posted to `target`, and its ref; stores the ref when found."""
+        row = await self._store.read(
+            lambda tx: tx.one(
+                "delivery_get",
+                tenant=self._tenant,
+                subject=subject,
+                destination=target,
+                part=1,
+            )
+        )
+        if row is not None and row["ref"]:
+            return LookUp.HAPPENED, row["ref"]
+        try:
+            surface = self.surface(target)
+        except ToolError:
+            return LookUp.CANNOT_TELL, ""
+        ref = await self._look(surface, target, subject)
+        if ref is not None:
+            found = ref
+            await self._store.write(lambda tx: self._sent(tx, target, subject, found, Message()))
+            return LookUp.HAPPENED, ref
+        sure = surface.capabilities.look_up
+        return (LookUp.DID_NOT if sure else LookUp.CANNOT_TELL), ""
+
+    async def _look(self, surface: Surface, target: str, subject: str) -> str | None:
+        try:
+            return await _within(TIMEOUT, surface.find(target, subject))
+        except (SurfaceError, TimeoutError):
+            _log.warning("looking for %s failed", subject, exc_info=True)
+            return None
+
+    def _sent(self, tx: Tx, target: str, subject: str, ref: str, message: Message) -> None:
+        tx.run(
+            "delivery_sent",
+            tenant=self._tenant,
+            subject=subject,
+            destination=target,
+            part=1,
+            ref=ref,
+            shown=fingerprint(message),
+            now=self._now(),
+        )
+
+    def _failed(self, tx: Tx, target: str, subject: str) -> None:
+        tx.run(
+            "delivery_failed",
+            tenant=self._tenant,
+            subject=subject,
+            destination=target,
+            part=1,
+            now=self._now(),
+        )
+
+    # -- shows
+
+    async def show(self, target: str, message: Message, subject: str, *, doubt: bool) -> str:
+        """Post something to be seen and return its ref; the caller stores it with `record`.
+
+        `doubt` says that an earlier run may have posted it: it is looked up first, and marked as
+        a possible duplicate where that cannot be told. Raises SurfaceError, TimeoutError.
+        """
+        surface = self.surface(target)
+        if doubt:
+            ref = await _within(TIMEOUT, surface.find(target, subject))
+            if ref is not None:
+                await self.update(target, ref, message)
+                return ref
+            if not surface.capabilities.look_up:
+                message = Message(text=message.text, card=message.card, footer=DUPLICATE)
+        return await _within(TIMEOUT, surface.post(target, message, subject))
+
+    async def upload(
+        self, target: str, files: Sequence[Path], message: Message, subject: str, *, doubt: bool
+    ) -> str:
+        """Post files to be seen, as `show` does."""
+        surface = self.surface(target)
+        if doubt:
+            ref = await _within(TIMEOUT, surface.find(target, subject))
+            if ref is not None:
+                return ref
+        return await _within(UPLOAD_TIMEOUT, surface.upload(target, files, message, subject))
+
+    async def update(self, target: str, ref: str, message: Message) -> None:
+        """Replace what a message shows. Raises SurfaceError, TimeoutError."""
+        await _within(TIMEOUT, self.surface(target).edit(ref, message))
+
+    def record(self, tx: Tx, shown: Shown) -> None:
+        """Store that a message is shown, whether or not its row was there."""
+        tx.run(
+            "delivery_shown",
+            id=mint("d"),
+            tenant=self._tenant,
+            session=shown.session,
+            subject=shown.subject,
+            destination=shown.destination,
+            ref=shown.ref,
+            shown=shown.shown,
+            now=self._now(),
+        )
+
+    async def waiting(self, limit: int = 100) -> list[Any]:
+        """Return the open rows that carry what they show: reminders, notices, cards."""
+        return list(
+            await self._store.read(
+                lambda tx: tx.all("deliveries_open", tenant=self._tenant, limit=limit)
+            )
+        )
+
+
+async def _within(seconds: float, asked: Awaitable[T]) -> T:
+    return await asyncio.wait_for(asked, seconds)

@@ -1,0 +1,212 @@
+"""The contract of a surface: what comes in, what goes out, and what a platform can do.
+
+A surface turns its platform's events into `Said`, `Pressed` and `Commanded`, hands each to the
+intake, and acknowledges to the platform what the intake returned from. Outward it shows platform-
+neutral messages. It holds no state that the platform or the store does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from bot.cards import Card
+from engine.errors import NodError
+
+__all__ = [
+    "Attachment",
+    "Author",
+    "Capabilities",
+    "Commanded",
+    "Inbound",
+    "Line",
+    "Message",
+    "Pressed",
+    "Receipt",
+    "Said",
+    "Surface",
+    "SurfaceError",
+]
+
+
+class SurfaceError(NodError):
+    """A platform did not take what was posted.
+
+    Args:
+        certain: True when it is sure that nothing was posted; False when nobody can tell.
+        retry_after: seconds the platform asks to wait; None when another try makes no sense.
+    """
+
+    def __init__(
+        self, what: str, fix: str = "", *, certain: bool = True, retry_after: float | None = None
+    ) -> None:
+        super().__init__(what, fix)
+        self.certain = certain
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """A person as the platform knows them."""
+
+    #: The platform's own id, unique on it; for Slack team and user together.
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that came with a message; its content is fetched only after its size is accepted."""
+
+    name: str
+    media_type: str
+    bytes: int
+    #: Writes the content to the path. Raises SurfaceError.
+    fetch: Callable[[Path], Awaitable[None]] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Somebody wrote a message."""
+
+    #: The platform's event id; a second copy of an event carries the same.
+    event: str
+    #: thread_target the message stands in.
+    target: str
+    person: Author
+    text: str
+    files: tuple[Attachment, ...] = ()
+    #: Ref of the message this one replies to; empty: none.
+    reply_to: str = ""
+    #: Surely meant for Nod: it mentions Nod, or stands in a DM, in the console, or in a thread
+    #: where nobody else has written.
+    addressed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressed:
+    """Somebody pressed a button of a card."""
+
+    event: str
+    target: str
+    person: Author
+    token: str
+    #: Ref of the message that carries the card.
+    ref: str
+    #: What a form that the press opened was filled with: a reason, a free answer.
+    text: str = ""
+    #: Edited arguments, when the press was an edit.
+    arguments: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commanded:
+    """Somebody gave a / command."""
+
+    event: str
+    target: str
+    person: Author
+    name: str
+    arguments: str = ""
+
+
+Inbound = Said | Pressed | Commanded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of an event. It is durable when this is returned, so the event can be acked."""
+
+    #: accepted, duplicate, answered, commanded, waiting (for access), refused
+    status: str
+    session: str | None = None
+    #: Shown to this person only, at once; empty: nothing.
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What is shown, in no platform's dialect."""
+
+    #: Markdown.
+    text: str = ""
+    card: Card | None = None
+    #: One small line below.
+    footer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One message of a thread's history."""
+
+    ref: str
+    at: float
+    #: Who wrote it; empty: Nod.
+    by: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the platform can do, and its limits."""
+
+    #: Characters of one message.
+    text_limit: int
+    #: Buttons of one message.
+    buttons: int
+    #: Bytes of the value a button carries.
+    value_bytes: int
+    #: Bytes of one file that can be posted.
+    file_bytes: int
+    #: An answer is shown while it is written, by edits this many seconds apart; 0: it is not,
+    #: or the surface follows the events itself.
+    edit_every: float = 0.0
+    modals: bool = False
+    reactions: bool = False
+    threads: bool = False
+    #: `find` can tell surely whether a delivery was posted.
+    look_up: bool = False
+
+
+class Surface(Protocol):
+    """One platform. Every method that goes out may raise SurfaceError."""
+
+    #: The word before the colon of its thread targets.
+    name: str
+    capabilities: Capabilities
+
+    async def start(self, intake: Callable[[Inbound], Awaitable[Receipt]]) -> None:
+        """Begin to hand events to `intake`; returns when connected."""
+        ...
+
+    async def stop(self) -> None:
+        """Take no more events and close the connection. Safe to call twice."""
+        ...
+
+    async def post(self, target: str, message: Message, delivery: str) -> str:
+        """Post a message and return its ref. `delivery` is stored with it, for `find`."""
+        ...
+
+    async def edit(self, ref: str, message: Message) -> None:
+        """Replace what the message shows."""
+        ...
+
+    async def upload(
+        self, target: str, files: Sequence[Path], message: Message, delivery: str
+    ) -> str:
+        """Post files, with the message as their caption, as one; return its ref."""
+        ...
+
+    async def typing(self, target: str) -> None:
+        """Show that Nod is at work; fades by itself."""
+        ...
+
+    async def history(self, target: str, since: float) -> list[Line]:
+        """Return what was written in the thread since then (epoch seconds), oldest first."""
+        ...
+
+    async def find(self, target: str, delivery: str) -> str | None:
+        """Return the ref of the message posted under `delivery`, or None when none is found."""
+        ...

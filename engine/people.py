@@ -1,0 +1,99 @@
+"""People: who is behind a platform's id, and their role. Functions of an open transaction."""
+
+from __future__ import annotations
+
+from engine import audit
+from engine.clock import mint
+from engine.errors import NodError
+from engine.inbox import ROLES, Person, Role
+from engine.store.base import Tx
+
+__all__ = ["CONSOLE", "add_person", "get", "listed", "person_of", "seed_console", "set_role"]
+
+#: The principal at the terminal: whoever runs the process owns it.
+CONSOLE = "console"
+
+
+def person_of(tx: Tx, tenant: str, platform: str, external_id: str) -> Person | None:
+    """Return who has this id on the platform, with the role of this moment; None: unknown."""
+    row = tx.one("person_of", tenant=tenant, platform=platform, external=external_id)
+    return None if row is None else Person(id=row["id"], role=row["role"], name=row["name"])
+
+
+def get(tx: Tx, tenant: str, principal: str) -> Person | None:
+    """Return the person of that principal id, or None."""
+    row = tx.one("principal_get", tenant=tenant, id=principal)
+    return None if row is None else Person(id=row["id"], role=row["role"], name=row["name"])
+
+
+def listed(tx: Tx, tenant: str) -> list[Person]:
+    """Return everybody, those who came first at the front."""
+    rows = tx.all("principal_list", tenant=tenant)
+    return [Person(id=row["id"], role=row["role"], name=row["name"]) for row in rows]
+
+
+def add_person(
+    tx: Tx,
+    tenant: str,
+    platform: str,
+    external_id: str,
+    *,
+    name: str,
+    role: Role,
+    by: str,
+    now: float,
+    principal: str = "",
+) -> Person:
+    """Let somebody in and return them; one who is known already stays as they are.
+
+    `by` is the principal who let them in, for the audit. `principal` joins an identity to a
+    person who is known from another platform.
+    """
+    known = person_of(tx, tenant, platform, external_id)
+    if known is not None:
+        return known
+    _check(role)
+    chosen = principal or mint("u")
+    tx.run("principal_add", id=chosen, tenant=tenant, name=name, role=role, now=now)
+    tx.run(
+        "identity_add",
+        tenant=tenant,
+        platform=platform,
+        external=external_id,
+        principal=chosen,
+        now=now,
+    )
+    entry = audit.Entry(kind="admitted", actor=by, surface=platform, subject=chosen, outcome=role)
+    audit.append(tx, tenant, audit.tenant_chain(tenant), [entry], now)
+    found = person_of(tx, tenant, platform, external_id)
+    assert found is not None, "a person who was just added is there"
+    return found
+
+
+def set_role(tx: Tx, tenant: str, principal: str, role: Role, *, by: str, now: float) -> None:
+    """Change a person's role; it counts from their next press. Raises NodError when unknown."""
+    _check(role)
+    if not tx.run("principal_role", tenant=tenant, id=principal, role=role):
+        raise NodError(f"Nobody has the id {principal}.", "See who is known with `nod whoami`.")
+    entry = audit.Entry(kind="role", actor=by, subject=principal, outcome=role)
+    audit.append(tx, tenant, audit.tenant_chain(tenant), [entry], now)
+
+
+def seed_console(tx: Tx, tenant: str, now: float, name: str = CONSOLE) -> Person:
+    """Make the person at the terminal known as owner, once; return them."""
+    return add_person(
+        tx,
+        tenant,
+        CONSOLE,
+        CONSOLE,
+        name=name,
+        role="owner",
+        by=CONSOLE,
+        now=now,
+        principal=CONSOLE,
+    )
+
+
+def _check(role: Role) -> None:
+    if role not in ROLES:
+        raise NodError(f"There is no role '{role}'.", f"Choose one of: {', '.join(ROLES)}.")

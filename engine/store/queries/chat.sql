@@ -1,0 +1,59 @@
+-- name: mail_seen
+select id from mailbox where tenant_id = :tenant and event_key = :key
+
+-- An event that enters no session (a press, a command, a text answer) still counts as seen.
+-- name: mail_noted
+insert into mailbox (tenant_id, session_id, kind, event_key, thread_target, principal_id, body, at,
+                     entered_seq)
+values (:tenant, :session, :kind, :key, :target, :by, '{}', :now, 0)
+on conflict (tenant_id, event_key) do nothing
+
+-- Messages of somebody unknown wait without a session, under their identity.
+-- name: mail_unrouted
+select id, thread_target from mailbox
+where tenant_id = :tenant and session_id is null and principal_id = :waiting
+  and entered_seq is null order by id
+
+-- name: mail_route
+update mailbox set session_id = :session, principal_id = :by where id = :id and session_id is null
+
+-- name: delivery_shown
+insert into deliveries (id, tenant_id, session_id, kind, subject, destination, part, payload,
+                        status, ref, shown, created_at, updated_at)
+values (:id, :tenant, :session, 'show', :subject, :destination, 1, '{}', 'sent', :ref, :shown,
+        :now, :now)
+on conflict (tenant_id, subject, destination, part) do update set
+  status = 'sent', ref = excluded.ref, shown = excluded.shown, updated_at = excluded.updated_at
+
+-- name: delivery_by_ref
+select subject from deliveries
+where tenant_id = :tenant and ref = :ref and subject like 'prompt:%' order by subject
+
+-- name: delivery_reopen
+update deliveries set status = 'open', payload = :payload, updated_at = :now
+where tenant_id = :tenant and subject = :subject
+
+-- name: deliveries_of_call
+select id from deliveries where session_id = :session and kind = 'act' and subject like :prefix
+
+-- name: prompts_of_turn
+select * from prompts where session_id = :session and turn = :turn order by created_at, id
+
+-- name: prompts_closed
+select * from prompts where session_id = :session and entered_seq = :seq order by created_at, id
+
+-- Prompts that no log tells of: nothing but this query brings their card to anyone.
+-- name: prompts_unshown
+select * from prompts p
+where p.tenant_id = :tenant and p.status = 'pending' and p.kind in ('grant', 'access', 'notice')
+  and not exists (select 1 from deliveries d
+                  where d.tenant_id = p.tenant_id and d.subject = 'prompt:' || p.id)
+order by p.created_at limit :limit
+
+-- A further message that shows the same subject: its ref is all that is known of it.
+-- name: delivery_ref_add
+insert into deliveries (id, tenant_id, session_id, kind, subject, destination, part, payload,
+                        status, ref, created_at, updated_at)
+values (:id, :tenant, :session, 'show', :subject, :destination, :part, '{}', 'sent', :ref,
+        :now, :now)
+on conflict (tenant_id, subject, destination, part) do nothing
