@@ -55,9 +55,15 @@ def tenant_chain(tenant: str) -> str:
 
 
 def append(tx: Tx, tenant: str, chain: str, entries: Sequence[Entry], now: float) -> None:
-    """Add `entries` to `chain`. The caller's transaction must hold the session's row."""
+    """Add `entries` to `chain`.
+
+    For a session's chain the caller's transaction must hold the session's row; the tenant's own
+    chain has no such row, and is locked here until the transaction ends.
+    """
     if not entries:
         return
+    if chain == tenant_chain(tenant):
+        tx.one("audit_lock", chain=chain)
     head = tx.one("audit_head", chain=chain)
     n, previous = (head["n"], head["hash"]) if head is not None else (0, GENESIS)
     rows = []

@@ -15,3 +15,10 @@ select distinct chain from audit where tenant_id = :tenant order by chain
 
 -- name: audit_recent
 select * from audit where tenant_id = :tenant order by at desc, chain, n desc limit :limit
+
+-- On SQLite there is only one writer.
+-- name: audit_lock [sqlite]
+select :chain as chain
+
+-- name: audit_lock [postgres]
+select pg_advisory_xact_lock(hashtext(:chain))
