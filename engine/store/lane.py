@@ -66,21 +66,22 @@ class Lane(Generic[C]):
         Shortens the interpreter's switch interval for the whole process.
         """
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH))
+        readies: list[asyncio.Future[None]] = []
         for number in range(threads):
-            ready: asyncio.Future[None] = self._loop.create_future()
+            readies.append(self._loop.create_future())
             thread = threading.Thread(
                 target=self._run,
-                args=(open_server, ready),
+                args=(open_server, readies[-1]),
                 name=f"{self._name}-{number + 1}",
                 daemon=True,  # a crash of the main thread must not hang on us
             )
-            thread.start()
-            try:
-                await ready
-            except BaseException:
-                await self.close()
-                raise
             self._threads.append(thread)
+            thread.start()
+        opened = await asyncio.gather(*readies, return_exceptions=True)
+        for error in opened:
+            if error is not None:
+                await self.close()
+                raise error
 
     async def submit(self, work: Callable[[C], T]) -> T:
         """Have `work` done by a thread and return its value, or raise what it raised.

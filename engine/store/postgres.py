@@ -93,8 +93,7 @@ class PostgresStore:
         """
         store = cls(url, patience=patience)
         try:
-            await store._lane.start(store._line, 1)
-            await store._lane.start(store._line, threads - 1)
+            await store._lane.start(store._line, threads)
         except BaseException:
             await store.close()
             raise
