@@ -27,11 +27,11 @@ _SAID_LIMIT = 1_000_000  # bytes the shell may say about one command
 #: return again before whatever would be next, until the whole command is left.
 _RETURN = "return 130 2>/dev/null"
 _LEAVE = {
-    "bash": f"trap 'trap \"{_RETURN}\" DEBUG; set -T; {_RETURN}' INT USR1\n",
+    "bash": f"trap 'trap \"{_RETURN}\" DEBUG; {_RETURN}' INT USR1\n",
     "sh": f"trap '{_RETURN}' INT USR1\n",
 }
 #: Forget that again, before the next command.
-_STAY = {"bash": "\\command trap - DEBUG; set +T; ", "sh": ""}
+_STAY = {"bash": "\\command trap - DEBUG; ", "sh": ""}
 
 #: Sourced, not evaluated: only so can the trap leave it. The text is read whole before it starts.
 _COMMAND = """\

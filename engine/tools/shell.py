@@ -14,7 +14,7 @@ from engine.errors import ToolError
 from engine.sandbox.base import Executor, JobOutput, Ran
 from engine.tools.base import Result, Risk, ToolContext, tool
 
-__all__ = ["run_shell", "shell_kill", "shell_output", "shell_start"]
+__all__ = ["TOOLS", "run_shell", "shell_kill", "shell_output", "shell_start"]
 
 _DEFAULT = 120.0  # seconds
 _CAP = 600.0  # seconds
@@ -150,3 +150,6 @@ def _told(said: JobOutput) -> str:
 
 def _joined(output: str, note: str) -> str:
     return f"{output}{'' if not output or output.endswith(chr(10)) else chr(10)}{note}"
+
+
+TOOLS = [run_shell, shell_kill, shell_output, shell_start]
