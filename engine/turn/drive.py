@@ -150,6 +150,8 @@ class Driver:
 
     async def step(self) -> bool:
         """Do the next step; True when the session was given up."""
+        if self._hint.is_set():
+            await self._refresh()
         step = self.decide()
         match step:
             case Put():
@@ -468,7 +470,11 @@ class Driver:
         if result is None:
             return  # decide finds a start without a result, and has it looked up
         status = "ok" if result.ok else "error"
-        body: dict[str, Any] = {"name": call.name, "status": status, "content": ran.content}
+        body: dict[str, Any] = {
+            "name": call.name,
+            "status": status,
+            "content": f"{ingest.as_run(call)}{ran.content}",
+        }
         if result.display is not None:
             body["display"] = result.display
         if result.undo:
@@ -533,7 +539,7 @@ class Driver:
 
     def _context(self, call: Call) -> ToolContext:
         act_by = call.start.act_by if call.start and not call.harmless else float("inf")
-        return run.context(self.engine, self.session, call, self.shell, act_by)
+        return run.context(self.engine, self.session, call, self.shell, act_by, self.buffer)
 
 
 _SHOWN = frozenset({Kind.PERMISSION_REQUIRED, Kind.QUESTION_REQUESTED, Kind.PLAN_PROPOSED})

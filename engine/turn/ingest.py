@@ -13,9 +13,9 @@ from engine.models.base import Answer, Delta, RawCall
 from engine.sessions import Session
 from engine.tools.schema import parse_arguments
 from engine.turn.ports import Engine
-from engine.turn.state import State
+from engine.turn.state import Call, State
 
-__all__ = ["CALLS_LIMIT", "Pieces", "call_id", "facts", "partial"]
+__all__ = ["CALLS_LIMIT", "Pieces", "as_run", "call_id", "facts", "partial"]
 
 #: Calls one answer may make; the rest are answered with a fault.
 CALLS_LIMIT = 64
@@ -74,6 +74,13 @@ def partial(state: State, pieces: Pieces, now: float, finish: str) -> list[Event
     if pieces.reasoning:
         message["reasoning"] = clean(pieces.reasoning)
     return [_fact(state, Kind.ASSISTANT_MESSAGE, now, {"message": message, "finish": finish})]
+
+
+def as_run(call: Call) -> str:
+    """Return the line that tells the model what really ran, when a person changed the call."""
+    if not call.revision:
+        return ""
+    return f"[The arguments were changed by a person. What ran: {dumps(call.arguments)}]\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

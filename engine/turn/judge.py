@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.permissions import policy, rules
@@ -56,15 +57,15 @@ def _touches_files(engine: Engine, call: Call) -> bool:
 def _judge(engine: Engine, session: Session, scene: Scene, calls: Sequence[Call]) -> list[Verdict]:
     cwd = files_of(engine.data, session.id)
     allowed = engine.persona(session.persona).tools
-    return [
-        policy.judge(
-            engine.tools.get(call.name) if allowed is None or call.name in allowed else None,
-            call.arguments,
-            scene,
-            cwd,
-        )
-        for call in calls
-    ]
+    verdicts = []
+    for call in calls:
+        offered = allowed is None or call.name in allowed
+        declared = engine.tools.get(call.name) if offered else None
+        verdict = policy.judge(declared, call.arguments, scene, cwd)
+        if declared is None:
+            verdict = replace(verdict, reason=f"There is no tool named {call.name[:80]!r}.")
+        verdicts.append(verdict)
+    return verdicts
 
 
 def _rules(tx: Tx, session: Session, now: float) -> list[Rule]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from engine import artifacts
 from engine.canonical import digest, loads
 from engine.errors import ToolError
+from engine.events import Event, Kind
 from engine.sandbox.base import Executor, ShellState
 from engine.sessions import Session, files_of, keep_of
 from engine.store.base import Tx
@@ -78,16 +79,24 @@ class Shell:
 
 
 def context(
-    engine: Engine, session: Session, call: Call, shell: Shell, act_by: float
+    engine: Engine,
+    session: Session,
+    call: Call,
+    shell: Shell,
+    act_by: float,
+    unsaved: Sequence[Event],
 ) -> ToolContext:
-    """Return what a call of this session may use."""
+    """Return what a call of this session may use.
+
+    `unsaved` is the driver's buffer: results and artifacts of this turn that no commit holds yet.
+    """
 
     def before_act() -> None:
         if engine.now() >= act_by:
             raise TooLate
 
     async def artifact(handle: str) -> Path:
-        return await _artifact(engine, session, handle)
+        return await _artifact(engine, session, unsaved, handle)
 
     return ToolContext(
         session=session.id,
@@ -208,15 +217,21 @@ async def look_up(
     return ("did_not" if outcome.found is LookUp.DID_NOT else "cannot_tell"), nothing
 
 
-async def _artifact(engine: Engine, session: Session, handle: str) -> Path:
+async def _artifact(
+    engine: Engine, session: Session, unsaved: Sequence[Event], handle: str
+) -> Path:
     """Return the file behind a handle: an artifact's id, or `call:<id>` for a whole result."""
     kind, colon, call = handle.partition(":")
+    for fact in unsaved:
+        if fact.kind is Kind.ARTIFACT and fact.body["id"] == handle:
+            return engine.data / str(fact.body["path"])
     if not colon:
         row = await engine.store.read(lambda tx: artifacts.artifact_get(tx, handle))
         if row.session != session.id:
             raise ToolError(f"There is no artifact {handle} in this session.")
         return engine.data / row.path
-    text = await engine.store.read(lambda tx: _result_of(tx, session.id, call))
+    texts = [f.body["content"] for f in unsaved if f.kind is Kind.TOOL_FINISHED and f.call == call]
+    text = texts[0] if texts else await engine.store.read(lambda tx: _result(tx, session.id, call))
     if kind != "call" or text is None:
         raise ToolError(f"There is no result behind {handle} in this session.")
     path = keep_of(engine.data, session.id) / f"result-{digest(call)[:16]}.txt"
@@ -229,7 +244,7 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _result_of(tx: Tx, session: str, call: str) -> str | None:
+def _result(tx: Tx, session: str, call: str) -> str | None:
     row = tx.one("log_call_result", session=session, call=call)
     return None if row is None else str(loads(row["body"])["content"])
 
