@@ -35,9 +35,7 @@ _CLOSED = {
     "core.fsmonitor": "false",
     "core.pager": "cat",
     "core.hooksPath": "/dev/null",
-    "core.sshCommand": "false",
-    "core.askPass": "false",
-    "core.untrackedCache": "false",
+    "diff.autoRefreshIndex": "false",
     "diff.external": "",
     "log.showSignature": "false",
     "protocol.allow": "never",
@@ -47,13 +45,11 @@ _ENVIRONMENT = {
     "HOME": "/nonexistent",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
     # Missing objects would be fetched; a config may allow a protocol, but not against this.
     "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_PAGER": "cat",
 }
 
 

@@ -70,11 +70,15 @@ def walk(top: Path) -> Iterator[tuple[Path, str]]:
 
 def _search(request: dict[str, Any]) -> None:
     pattern = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
+    left = request["most"]
     for file, relative in walk(Path(request["top"])):
+        if not left:
+            return
         if request["glob"] and not matches(relative, request["glob"]):
             continue
         for number, line in _lines(file):
-            if pattern.search(line):
+            if left and pattern.search(line):
+                left -= 1
                 sys.stdout.write(f"{file}\0{number}:{line[: request['width']]}\n")
 
 

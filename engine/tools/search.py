@@ -51,9 +51,7 @@ async def search(
     if not pattern or "\0" in pattern or "\n" in pattern:
         raise ToolError("The pattern is empty or spans lines.", "Search for part of one line.")
     most = max(1, min(limit, _MOST))
-    # A hit is at most path, number and line; room for the first one that is over the limit.
-    room = (most + 1) * (4 * _WIDTH + 600)
-    ended = await _run(top, pattern, glob, ignore_case, room)
+    ended = await _run(top, pattern, glob, ignore_case, most)
     if ended.timed_out:
         raise ToolError(
             f"The search took longer than {_SECONDS:.0f} seconds and was ended.",
@@ -64,7 +62,9 @@ async def search(
     return Result(text=_hits(ctx, ended.out, most))
 
 
-async def _run(top: Path, pattern: str, glob: str, ignore_case: bool, room: int) -> Ended:
+async def _run(top: Path, pattern: str, glob: str, ignore_case: bool, most: int) -> Ended:
+    # A hit is path, number and line; one more than wanted tells that there are more.
+    room = (most + 1) * (16 * _WIDTH + 4_096)
     if program := shutil.which("rg"):
         argv = _ripgrep(program, top, pattern, glob, ignore_case)
         return await run_program(argv, limit=_SECONDS, max_bytes=room, cwd=_folder(top))
@@ -74,6 +74,7 @@ async def _run(top: Path, pattern: str, glob: str, ignore_case: bool, room: int)
         "glob": glob,
         "ignore_case": ignore_case,
         "width": _WIDTH + 1,
+        "most": most + 1,
     }
     argv = [sys.executable, "-I", scan.__file__]
     return await run_program(argv, limit=_SECONDS, max_bytes=room, stdin=json.dumps(request))
@@ -81,6 +82,7 @@ async def _run(top: Path, pattern: str, glob: str, ignore_case: bool, room: int)
 
 def _ripgrep(program: str, top: Path, pattern: str, glob: str, ignore_case: bool) -> list[str]:
     """Return fixed words for ripgrep, so that it finds what our own scan would find."""
+    # Columns are bytes: a line of fewer characters than we show is never cut.
     fixed = "--no-config --no-ignore --hidden --no-heading --with-filename --line-number --null"
     argv = [program, *fixed.split(), "--color=never", "--sort=path", f"--max-columns={_WIDTH * 4}"]
     argv += ["--max-columns-preview", "--no-messages", *(["--ignore-case"] if ignore_case else [])]
