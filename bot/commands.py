@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import json
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot import answers, cards, listings
 from bot.answers import House
-from engine import audit, inbox, people, sessions
+from engine import audit, grants, inbox, people, sessions
 from engine.clock import mint
 from engine.errors import NodError, PromptError, ScheduleError, SessionError
 from engine.inbox import ROLES, Person, Prompt
@@ -21,6 +24,7 @@ from engine.schedule import schedules
 from engine.sessions import Post, Session
 from engine.store.base import Store, Tx
 from engine.targets import ThreadTarget
+from engine.tools.base import Root
 
 __all__ = ["COMMANDS", "Command", "Context", "run"]
 
@@ -254,8 +258,22 @@ async def _answer(context: Context, given: list[str]) -> str:
     return await _answered(context, given[0], choose)
 
 
+async def _edit(context: Context, given: list[str]) -> str:
+    try:
+        arguments = json.loads(" ".join(given[1:]))
+    except ValueError as error:
+        fix = 'Put the whole object in single quotes: \'{"name": "value"}\'.'
+        raise PromptError(f"These arguments are no JSON: {error}.", fix) from error
+    if not isinstance(arguments, dict):
+        raise PromptError("The arguments must be a JSON object.", "Write {...}.")
+    return await _answered(context, given[0], lambda prompt: ("edit", ""), arguments)
+
+
 async def _answered(
-    context: Context, start: str, choose: Callable[[Prompt], tuple[str, str]]
+    context: Context,
+    start: str,
+    choose: Callable[[Prompt], tuple[str, str]],
+    arguments: Mapping[str, Any] | None = None,
 ) -> str:
     """Answer the prompt with what `choose` says: (kind of answer or '', text)."""
 
@@ -264,7 +282,7 @@ async def _answered(
         kind, text = choose(prompt)
         now = context.house.now()
         if kind:
-            answer = cards.answer_of(prompt, kind, now, text)
+            answer = cards.answer_of(prompt, kind, now, text, arguments)
         else:
             answer = cards.text_answer(prompt, text)
         taken, moved = answers.take(
@@ -377,29 +395,64 @@ async def _schedule(context: Context, given: list[str]) -> str:
     if act == "remove" and len(given) == 2:
         return await context.store.write(lambda tx: _schedule_remove(tx, context, given[1]))
     if act == "add" and len(given) >= 3:
-        return await context.store.write(lambda tx: _schedule_add(tx, context, given[1:]))
+        said = await context.store.write(lambda tx: _schedule_add(tx, context, given[1:]))
+        context.poke()  # it may be due before what the clock waits for
+        return said
     usage = _usage(COMMANDS["schedule"])
     raise ScheduleError("/schedule was not understood.", f"Write: {usage}")
 
 
 def _schedule_add(tx: Tx, context: Context, given: list[str]) -> str:
     """`add "0 8 * * 1-5" what to do`: the first word is the cron line, quoted."""
-    cron, instructions = given[0], " ".join(given[1:])
-    defaults = context.house.defaults
+    cron, (options, words) = given[0], _options(given[1:])
+    instructions = " ".join(words)
+    folders = [Root(path=_readable(context, path)) for path in options["read"]]
+    defaults, now = context.house.defaults, context.house.now()
     made = schedules.add(
         tx,
         tenant=context.tenant,
         owner=context.person.id,
-        title=" ".join(instructions.split())[:60],
+        title=_one(options, "title") or " ".join(instructions.split())[:60],
         cron=cron,
-        zone=context.zone,
+        zone=_one(options, "zone") or context.zone,
         instructions=instructions,
         home=context.target,
+        report_to=_one(options, "report-to"),
         persona=defaults.persona,
         model=defaults.model,
-        now=context.house.now(),
+        now=now,
     )
-    return f"Schedule {made.id}: {made.cron} ({made.zone}). Its runs report here."
+    thing = grants.of_schedule(made.id)
+    grants.give_folders(tx, context.tenant, thing, folders, by=context.person.id, now=now)
+    where = made.report_to or "here"
+    return f"Schedule {made.id}: {made.cron} ({made.zone}). Its runs report to {where}."
+
+
+def _options(given: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Split `--name value` pairs off the front."""
+    options: dict[str, list[str]] = {name: [] for name in ("title", "zone", "report-to", "read")}
+    rest = list(given)
+    while rest and rest[0].startswith("--"):
+        name = rest.pop(0)[2:]
+        if name not in options or not rest:
+            fix = f"There are: {', '.join(f'--{known} VALUE' for known in options)}."
+            raise ScheduleError(f"'--{name}' was not understood.", fix)
+        options[name].append(rest.pop(0))
+    return options, rest
+
+
+def _one(options: Mapping[str, list[str]], name: str) -> str:
+    return options[name][-1] if options[name] else ""
+
+
+def _readable(context: Context, path: str) -> Path:
+    """Return a file or folder that runs may read: an owner's to give."""
+    if context.person.role != "owner":
+        raise ScheduleError("Only an owner may give a schedule folders to read.", "Ask an owner.")
+    found = Path(path)
+    if not found.is_absolute() or not found.exists():
+        raise ScheduleError(f"There is no {path}.", "Write its whole path, from / on.")
+    return found.resolve()
 
 
 def _schedule_remove(tx: Tx, context: Context, start: str) -> str:
@@ -444,6 +497,14 @@ COMMANDS: Mapping[str, Command] = _table(
         least=2,
         most=None,
     ),
+    Command(
+        name="edit",
+        usage="ID JSON",
+        help="approve with other arguments",
+        run=_edit,
+        least=2,
+        most=None,
+    ),
     Command(name="stop", usage="", help="stop the turn in this thread", run=_stop),
     Command(name="new", usage="", help="begin a new session in this thread", run=_new),
     Command(name="retry", usage="", help="try again from the last message", run=_retry),
@@ -454,7 +515,8 @@ COMMANDS: Mapping[str, Command] = _table(
     Command(name="model", usage="[ID]", help="which model answers here", run=_model, most=1),
     Command(
         name="schedule",
-        usage='list | add "CRON" WHAT TO DO | remove ID',
+        usage='list | add "CRON" [--title T] [--zone Z] [--report-to TARGET] [--read PATH] '
+        "WHAT TO DO | remove ID",
         help="work at set times",
         run=_schedule,
         most=None,

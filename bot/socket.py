@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,7 +21,10 @@ from engine import people
 from engine.canonical import dumps, loads
 from engine.errors import NodError, SettingsError
 
-__all__ = ["LocalSocket", "ask"]
+__all__ = ["LocalSocket", "NotRunning", "Say", "ask"]
+
+#: Takes (thread_target, text) as said by the person at the console; returns what it replies.
+Say = Callable[[str, str], Awaitable[str]]
 
 #: Bytes of one request or reply; connections at once; seconds for a request to come, and to run.
 REQUEST, REPLY, CONNECTIONS = 64_000, 4_000_000, 16
@@ -32,12 +35,17 @@ PATH_LIMIT = 108
 _log = logging.getLogger(__name__)
 
 
+class NotRunning(NodError):
+    """Nobody listens at the socket."""
+
+
 class LocalSocket:
     """Serves commands; an async context manager, for the one process with the advance lock."""
 
-    def __init__(self, path: Path, context: Context) -> None:
+    def __init__(self, path: Path, context: Context, say: Say) -> None:
         self._path = path
         self._context = context
+        self._say = say
         self._server: asyncio.Server | None = None
         self._open = 0
 
@@ -105,6 +113,8 @@ class LocalSocket:
             return _refusal(f"/{command} failed; the log says why.")
 
     async def _run(self, command: str, arguments: str, thread: str) -> str:
+        if command == "say":
+            return await self._say(thread, arguments)
         context = self._context
         person = await context.store.read(
             lambda tx: people.person_of(tx, context.tenant, people.CONSOLE, people.CONSOLE)
@@ -145,10 +155,10 @@ async def ask(
 ) -> str:
     """Send a command to the process at work and return what it says.
 
-    Raises NodError: nothing is running, no reply within `timeout` seconds, or what the command
-    itself refused.
+    Raises NotRunning, and NodError: no reply within `timeout` seconds, or what the command itself
+    refused. The command `say` says its arguments in the thread.
     """
-    missing = NodError(f"nod {command} needs a running Nod.", "Start `nod` or `nod serve` first.")
+    missing = NotRunning(f"nod {command} needs a running Nod.", "Start `nod` or `nod serve` first.")
     request = {"command": command, "args": arguments, "thread": thread}
     try:
         async with asyncio.timeout(timeout):
