@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.canonical import digest
+from engine.clock import mint
 from engine.errors import ToolError
 from engine.tools.places import failure, opened_folder, read_whole
 
@@ -194,7 +195,7 @@ def write_new(path: Path, data: bytes) -> None:
     """
     try:
         with opened_folder(Path(os.path.realpath(path.parent)), []) as folder:
-            staged = f".nod-{os.getpid()}-{path.name[:100]}.new"
+            staged = mint(".nod-")
             _write(folder, staged, data, 0o600)
             os.rename(staged, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)

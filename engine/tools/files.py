@@ -202,6 +202,8 @@ def _planned(ctx: ToolContext, section: patch.Section) -> list[Change]:
         content = "".join(line + "\n" for line in section.content)
         return [_absent(ctx, section.path, _encoded(content))]
     before = _existing(ctx, section.path)
+    if (section.verb == "Delete" or section.move_to) and (ctx.cwd / section.path).is_symlink():
+        raise ToolError(f"{section.path} is a link; only what it leads to could be removed.")
     if section.verb == "Delete":
         return [_with(before, None)]
     after = _encoded(patch.apply(section, _decoded(before)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -119,6 +120,8 @@ def _copied(ctx: ToolContext, named: str) -> Path:
         copy.parent.mkdir(parents=True, exist_ok=True)
         with open_file(real) as source, copy.open("wb") as target:
             shutil.copyfileobj(source, target)
+            target.flush()
+            os.fsync(target.fileno())
     except OSError as error:
         raise failure(named, error) from error
     return copy

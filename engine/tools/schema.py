@@ -1,6 +1,7 @@
 """Between a tool and the model's text: the schema it is shown, and the check of what it wrote.
 
-The only module that imports aisuite for tools; `engine/tools/base.py` therefore imports it late.
+The only module that uses aisuite for tools. aisuite and pydantic take 0.4 s to import, so they
+are imported when the first schema is made, not before.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import json
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
-
-from aisuite import Tools  # type: ignore[import-untyped]
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from engine.canonical import dumps, loads
 from engine.errors import ToolError
 from engine.tools.base import Run, Tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 __all__ = ["describe", "parse_arguments", "shrink", "validate"]
 
@@ -28,8 +29,11 @@ _CUT_OFF = (
     "The arguments of this call were cut off before they ended, so it was not run. "
     "Send less at once: split the content over several smaller calls."
 )
-_NOT_JSON = "The arguments of this call are not valid JSON ({why}), so it was not run. "
 _ONE_OBJECT = "Send one JSON object with the arguments by name."
+_NOT_JSON = (
+    "The arguments of this call are not valid JSON ({why}), so it was not run. " + _ONE_OBJECT
+)
+_NO_OBJECT = "The arguments of this call are no JSON object, so it was not run. " + _ONE_OBJECT
 
 
 def describe(tool: Tool) -> dict[str, Any]:
@@ -45,6 +49,8 @@ def validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     Harmless differences are taken ("3" for 3, null for an optional value); an argument the tool
     does not have, a missing or a malformed one raises ToolError, which names it.
     """
+    from pydantic import ValidationError
+
     model = _reflect(tool.run)[0]
     given = dict(tool.accept(arguments) if tool.accept else arguments)
     for name, field in model.model_fields.items():
@@ -69,16 +75,19 @@ def parse_arguments(text: str, finish: str) -> tuple[dict[str, Any] | None, str]
         value = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
         value = loads(dumps(value))
     except json.JSONDecodeError as error:
-        if finish == "length" or _ended_early(text.rstrip(), error):
-            return None, _CUT_OFF
+        cut = finish == "length" or _ended_early(text.rstrip(), error)
         why = f"{error.msg} at character {error.pos + 1}"
-        return None, _NOT_JSON.format(why=why) + _ONE_OBJECT
+        return None, _told(_CUT_OFF if cut else _NOT_JSON.format(why=why), text)
     except (ValueError, TypeError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        return None, _NOT_JSON.format(why=why) + _ONE_OBJECT
+        return None, _told(_NOT_JSON.format(why=why), text)
     if not isinstance(value, dict):
-        return None, f"The arguments of this call are no JSON object. {_ONE_OBJECT}"
+        return None, _told(_NO_OBJECT, text)
     return value, ""
+
+
+def _told(fault: str, text: str) -> str:
+    return f"{fault} What arrived: {shrink(text)}"
 
 
 def shrink(text: str) -> str:
@@ -96,6 +105,9 @@ def shrink(text: str) -> str:
 @cache
 def _reflect(run: Run) -> tuple[type[BaseModel], dict[str, Any]]:
     """Return the model that checks arguments of `run`, and their JSON schema."""
+    from aisuite import Tools  # type: ignore[import-untyped]
+    from pydantic import ConfigDict
+
     shown = Tools([_without_context(run)])
     entry = shown._tools[run.__name__]
     checked: type[BaseModel] = entry["param_model"]

@@ -255,6 +255,18 @@ async def test_a_link_inside_the_folder_is_written_through_and_stays_a_link(
     assert (ctx.cwd / "real").read_text() == "2"
 
 
+async def test_a_patch_does_not_remove_what_a_link_leads_to(ctx: ToolContext) -> None:
+    (ctx.cwd / "real").write_text("1\n")
+    (ctx.cwd / "link").symlink_to("real")
+    for lines in (
+        ["*** Delete File: link"],
+        ["*** Update File: link", "*** Move to: moved"],
+    ):
+        with pytest.raises(ToolError, match="link is a link"):
+            await call(apply_patch, ctx, patch=envelope(*lines))
+    assert (ctx.cwd / "real").read_text() == "1\n"
+
+
 async def test_a_link_put_in_place_after_the_check_is_not_followed(
     tmp_path: Path, outside: Path
 ) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.errors import ToolError
 from engine.tools.patch import apply, parse, paths
@@ -83,3 +87,16 @@ def test_every_path_is_found_even_in_a_broken_patch() -> None:
     text = "*** Add File: a b.txt \r\nnonsense\n*** Update File: c\n*** Move to: ../d\n"
     text += "+*** Add File: e"
     assert paths(text) == ["a b.txt", "c", "../d"]
+
+
+_LINES = st.lists(st.text(st.characters(exclude_characters="\r\n"), max_size=5), unique=True)
+
+
+@given(_LINES, _LINES)
+def test_a_patch_made_from_two_texts_turns_one_into_the_other(
+    old: list[str], new: list[str]
+) -> None:
+    signs = [line for line in difflib.ndiff(old, new) if line[0] in " -+"]
+    if old and old != new:
+        before, after = ("".join(f"{line}\n" for line in side) for side in (old, new))
+        assert patched(before, "@@", *(line[0] + line[2:] for line in signs)) == after
