@@ -2,6 +2,7 @@
 
 nod-backup.tar.gz
 ├── nod.db            a snapshot of the database
+├── button.key        the key that signs the buttons of cards, so that old cards still answer
 ├── sessions/ …       the files of every session, and the other kept folders
 └── manifest.json     schema, time, and the SHA-256 of every member before it
 
@@ -31,15 +32,19 @@ from engine.errors import SchemaTooNew, StoreDamaged, StoreError, StoreFull
 from engine.store.base import Store
 from engine.store.lock import AdvanceLock
 from engine.store.schema import newest, pending
-from engine.store.sqlite import SqliteStore, plain
+from engine.store.sqlite import SqliteStore
+from engine.store.sqlite_file import plain
 
-__all__ = ["DATABASE", "FOLDERS", "Manifest", "backup", "restore"]
+__all__ = ["DATABASE", "FILES", "FOLDERS", "Manifest", "backup", "restore"]
 
 #: The name of the database in the archive and in a restored data folder.
 DATABASE = "nod.db"
 
 #: The folders of the data folder that hold what sessions made or showed.
 FOLDERS = ("sessions", "artifacts", "console")
+
+#: Single files that are kept; a secret among them is as safe as the archive, which is private.
+FILES = ("button.key",)
 
 _MANIFEST = "manifest.json"
 _FORMAT = 1
@@ -73,7 +78,7 @@ async def backup(store: Store, data: Path, archive: Path, now: float) -> Manifes
             "A store on Postgres is backed up with Postgres' own tool.",
             "Run: pg_dump --format=custom --file=nod.dump <the store's address>; and back with: "
             "pg_restore --clean --if-exists --dbname=<the store's address> nod.dump. "
-            f"Copy the folders {', '.join(FOLDERS)} of {data} beside it.",
+            f"Copy {', '.join((*FILES, *FOLDERS))} of {data} beside it.",
         )
     return await asyncio.to_thread(_backup, store.path, data, archive, now)
 
@@ -139,6 +144,7 @@ def _write(file: IO[bytes], snapshot: Path, schema: int, data: Path, now: float)
 
 
 def _files(data: Path) -> Iterator[tuple[str, Path]]:
+    yield from ((name, data / name) for name in FILES)
     for name in FOLDERS:
         for folder, _, files in os.walk(data / name):  # does not follow links
             for file in sorted(files):
@@ -216,9 +222,9 @@ def _unpack(archive: Path, to: Path) -> None:
 
 
 def _safe(name: str) -> bool:
-    """Tell whether a member stays in its place: the database, the manifest, a kept folder."""
+    """Tell whether a member stays in its place: a kept file, or below a kept folder."""
     parts = PurePosixPath(name).parts
-    if name in (DATABASE, _MANIFEST):
+    if name in (DATABASE, _MANIFEST, *FILES):
         return True
     return len(parts) > 1 and parts[0] in FOLDERS and ".." not in parts and "\\" not in name
 

@@ -7,25 +7,17 @@ When one of them raises, the group runs again with a savepoint for each, and onl
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from engine.clock import mint
-from engine.errors import (
-    Conflict,
-    StoreBusy,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-)
+from engine.errors import StoreError
 from engine.store.base import Tx, load_queries
 from engine.store.lane import Job, Lane, Outcome, outcome
-from engine.store.schema import RECORD_TABLE, pending
+from engine.store.sqlite_file import opened, opened_read_only, plain
 
-__all__ = ["SqliteStore", "plain"]
+__all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
@@ -33,8 +25,6 @@ _GROUP = 256  # works in one commit
 _LIMIT = 4096  # works accepted and unfinished; further callers wait
 _READERS = 2  # threads, each with its own connection
 _BUSY = 5.0  # seconds another program may hold the file before we give up
-_MAGIC = b"SQLite format 3\x00"  # first 16 bytes of every database, sqlite.org/fileformat2.html
-_WAL_KEPT = 64 * 1024 * 1024  # bytes the write-ahead log may keep between checkpoints
 
 
 class SqliteStore:
@@ -172,7 +162,7 @@ class _Writer:
 
     def __init__(self, store: SqliteStore, busy_seconds: float) -> None:
         self._store = store
-        self._connection = _opened(store.path, busy_seconds)
+        self._connection = opened(store.path, busy_seconds)
         self._tx = _SqliteTx(self._connection, store.queries)
 
     def serve(self, jobs: Sequence[Job]) -> Sequence[Outcome]:
@@ -243,7 +233,7 @@ class _Reader:
     """Owns a read-only connection; each work sees one snapshot."""
 
     def __init__(self, store: SqliteStore, busy_seconds: float) -> None:
-        self._connection = _opened_read_only(store.path, busy_seconds)
+        self._connection = opened_read_only(store.path, busy_seconds)
         self._tx = _SqliteTx(self._connection, store.queries)
 
     def serve(self, jobs: Sequence[Job]) -> Sequence[Outcome]:
@@ -260,42 +250,6 @@ class _Reader:
         self._connection.close()
 
 
-def plain(error: sqlite3.Error) -> Exception:
-    """Return the error of our own tree that `error` stands for; a programming error as it is."""
-    code = getattr(error, "sqlite_errorcode", 0)
-    match code & 0xFF:  # the low byte is the primary code, sqlite.org/rescode.html
-        case sqlite3.SQLITE_CONSTRAINT if code in _UNIQUE:
-            return Conflict(f"{error}.")
-        case sqlite3.SQLITE_FULL:
-            return StoreFull(
-                "The disk is full; nothing of this was stored.", "Free some space and try again."
-            )
-        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return StoreDamaged(
-                f"The database file is damaged ({error}); it was not changed.",
-                "Move it aside and bring back a backup with 'nod restore'.",
-            )
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreBusy(
-                "Another program holds the database file.", "Close that program and try again."
-            )
-        case sqlite3.SQLITE_READONLY:
-            return StoreError("The database cannot be written here: it is open for reading only.")
-        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return StoreError(
-                f"The database file cannot be used ({error}).",
-                "Check the disk, the folder and its permissions.",
-            )
-    return error
-
-
-_UNIQUE = (
-    sqlite3.SQLITE_CONSTRAINT_UNIQUE,
-    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
-    sqlite3.SQLITE_CONSTRAINT_ROWID,
-)
-
-
 def _group_failure(error: BaseException) -> BaseException:
     """Return a new error for one caller of a group that could not be stored."""
     told: BaseException = plain(error) if isinstance(error, sqlite3.Error) else error
@@ -305,121 +259,3 @@ def _group_failure(error: BaseException) -> BaseException:
         told = StoreError(f"The commit failed ({told}); nothing of it is stored.")
     told.__cause__ = error
     return told
-
-
-def _opened(path: Path, busy_seconds: float) -> sqlite3.Connection:
-    """Open the file for writing, with a schema that is up to date."""
-    try:
-        if not path.exists():
-            _create(path)
-        _check_header(path)
-        connection = _connect(f"{path.absolute().as_uri()}?mode=rw", busy_seconds)
-        try:
-            _prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise plain(error) from error
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection) -> None:
-    _migrate(connection)
-    for setting in (
-        "journal_mode = wal",
-        "synchronous = full",
-        "foreign_keys = on",
-        f"journal_size_limit = {_WAL_KEPT}",
-    ):
-        connection.execute(f"pragma {setting}").fetchall()
-
-
-def _opened_read_only(path: Path, busy_seconds: float) -> sqlite3.Connection:
-    if not path.exists():
-        raise StoreError(f"There is no database at {path}.", "Start Nod once; it makes one.")
-    _check_header(path)
-    try:
-        connection = _connect(f"{path.absolute().as_uri()}?mode=ro", busy_seconds)
-        try:
-            connection.execute("pragma query_only = on")
-            if pending("sqlite", _version(connection)):
-                raise StoreError(
-                    "The database has the schema of an older Nod.", "Start Nod once to update it."
-                )
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise plain(error) from error
-    return connection
-
-
-def _connect(uri: str, busy_seconds: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=busy_seconds, isolation_level=None, cached_statements=512
-    )
-    connection.row_factory = sqlite3.Row
-    return connection
-
-
-def _check_header(path: Path) -> None:
-    """Refuse what is no database. An empty file is none: ours appear whole, by `_create`."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
-    except OSError as error:
-        raise StoreError(
-            f"The database at {path} cannot be read ({error.strerror}).",
-            "Check the folder and its permissions.",
-        ) from error
-    if start != _MAGIC:
-        raise StoreDamaged(
-            f"The file {path} is no database; it was not changed.",
-            "Move it aside and bring back a backup with 'nod restore'.",
-        )
-
-
-def _create(path: Path) -> None:
-    """Make a new database beside `path` and put it there whole; one made meanwhile wins."""
-    fresh = path.with_name(mint(f".{path.name}.new-"))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = _connect(f"{fresh.absolute().as_uri()}?mode=rwc", 0)
-        try:
-            _migrate(connection)
-        finally:
-            connection.close()
-        with suppress(FileExistsError):
-            path.hardlink_to(fresh)
-        fresh.unlink()
-    except OSError as error:
-        raise StoreError(
-            f"The database cannot be made at {path} ({error.strerror}).",
-            "Check the folder and its permissions.",
-        ) from error
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    known = "select 1 from sqlite_master where type = 'table' and name = 'schema_version'"
-    if connection.execute(known).fetchone() is None:
-        return 0
-    row = connection.execute("select max(number) from schema_version").fetchone()
-    return int(row[0] or 0)
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Apply what is missing, each migration in one transaction with its record."""
-    steps = pending("sqlite", _version(connection))
-    if not steps:
-        return
-    from sqlite_utils import Database  # only here: its import takes a tenth of a second
-
-    database = Database(connection, execute_plugins=False)
-    database.execute(RECORD_TABLE)
-    for number, name, statements in steps:
-        with database.atomic():
-            record = "insert into schema_version (number, name, applied_at) values (?, ?, ?)"
-            database.execute(record, (number, name, time.time()))
-            for statement in statements:
-                database.execute(statement)

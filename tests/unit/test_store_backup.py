@@ -35,6 +35,7 @@ def data(tmp_path: Path) -> Path:
     (folder / "sessions/s1/files/run.sh").write_text("echo hi")
     (folder / "sessions/s1/files/run.sh").chmod(0o700)
     (folder / "sessions/s1/files/passwd").symlink_to("/etc/passwd")
+    (folder / "button.key").write_bytes(bytes(range(32)))
     (folder / "vault.json").write_text("not for a backup")
     return folder
 
@@ -71,6 +72,7 @@ async def test_a_restored_folder_holds_rows_and_files(archive: Path, tmp_path: P
     assert (files / "in/letter.txt").read_bytes() == LETTER
     assert os.access(files / "run.sh", os.X_OK)
     assert sorted(p.name for p in files.iterdir()) == ["in", "run.sh"], "links are left out"
+    assert (home / "button.key").read_bytes() == bytes(range(32)), "old cards must still answer"
     assert not (home / "vault.json").exists()
 
 
