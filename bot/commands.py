@@ -7,11 +7,12 @@ import json
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot import answers, cards, listings
+from bot import answers, cards, keeping, listings
 from bot.answers import House
 from engine import audit, grants, inbox, people, sessions
 from engine.clock import mint
@@ -383,6 +384,16 @@ async def _switched(context: Context, name: str, value: str) -> str:
     )
 
 
+async def _delete(context: Context, given: list[str]) -> str:
+    find = partial(listings.find_session, tenant=context.tenant, start=given[0])
+    session = await context.store.read(find)
+    now = context.house.now()
+    await keeping.delete(context.store, context.house.data, session, context.person.id, now)
+    return (
+        f"Session {session} is deleted with its files. What was spent and decided stays on record."
+    )
+
+
 # -- schedules
 
 
@@ -523,6 +534,15 @@ COMMANDS: Mapping[str, Command] = _table(
     ),
     Command(name="threads", usage="", help="the threads of this surface", run=_threads),
     Command(name="sessions", usage="", help="the latest sessions", run=_sessions),
+    Command(
+        name="delete",
+        usage="ID",
+        help="delete a session and its files",
+        run=_delete,
+        least=1,
+        most=1,
+        role="owner",
+    ),
     Command(name="usage", usage="[DAYS]", help="tokens and cost by model", run=_usage_of, most=1),
     Command(
         name="audit",

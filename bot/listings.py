@@ -7,6 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from engine import sessions
 from engine.canonical import dumps
 from engine.errors import SessionError
 from engine.events import Event, Kind
@@ -14,14 +15,18 @@ from engine.inbox import Prompt
 from engine.models.usage import UsageLine
 from engine.sessions import Session
 from engine.store.base import Row, Tx
+from engine.turn.journal import event_from
 
 __all__ = [
     "audit_lines",
+    "audit_of",
     "find_session",
     "inbox_lines",
     "session_lines",
     "spoken",
+    "told",
     "transcript",
+    "transcript_of",
     "usage_lines",
 ]
 
@@ -49,11 +54,11 @@ def inbox_lines(prompts: Sequence[Prompt], now: float) -> Iterator[str]:
         yield f"{prompt.id}  {age:>7}  {prompt.kind:<8}  {_title(prompt)}"
 
 
-def session_lines(sessions: Sequence[Session], zone: str) -> Iterator[str]:
+def session_lines(found: Sequence[Session], zone: str) -> Iterator[str]:
     """Yield a line for each session: id, last change, state, home, title."""
-    if not sessions:
+    if not found:
         yield "There are no sessions yet."
-    for each in sessions:
+    for each in found:
         when = _moment(each.updated_at, ZoneInfo(zone))
         yield f"{each.id}  {when}  {each.state:<7}  {each.home:<16}  {_cut(each.title)}".rstrip()
 
@@ -63,10 +68,30 @@ def transcript(session: Session, events: Iterable[Event], zone: str) -> Iterator
     place = ZoneInfo(zone)
     yield f"Session {session.id} · {session.title or 'no title'} · {session.home} · {session.mode}"
     for event in events:
-        shown = _SHOWN.get(event.kind)
-        text = shown(event.body) if shown else ""
-        if text:
-            yield f"{_clock(event.at, place)}  {text}"
+        for line in told(event):
+            yield f"{_clock(event.at, place)}  {line}"
+
+
+def told(event: Event) -> list[str]:
+    """Return the lines that tell of one fact; none when people need not see it."""
+    shown = _SHOWN.get(event.kind)
+    return shown(event.body).splitlines() if shown else []
+
+
+def transcript_of(tx: Tx, tenant: str, start: str, zone: str) -> Iterator[str]:
+    """Yield the transcript of the session whose id begins with `start`."""
+    session = sessions.get(tx, find_session(tx, tenant, start))
+    rows = tx.all("log_since", session=session.id, seq=1)
+    yield from transcript(session, map(event_from, rows), zone)
+
+
+def audit_of(tx: Tx, tenant: str, start: str, limit: int, zone: str) -> Iterator[str]:
+    """Yield the last audit rows, of one session when `start` is given, the oldest first."""
+    if start:
+        rows = tx.all("audit_chain", chain=find_session(tx, tenant, start))[-limit:]
+    else:
+        rows = tx.all("audit_recent", tenant=tenant, limit=limit)[::-1]
+    yield from audit_lines(rows, zone)
 
 
 def usage_lines(lines: Sequence[UsageLine]) -> Iterator[str]:

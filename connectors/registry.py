@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from importlib import import_module
+from pathlib import Path
 
 from engine.tools.base import Tool
 
-__all__ = ["CONNECTORS", "connector_tools"]
+__all__ = ["CONNECTORS", "connector_tools", "write_sample_calendar"]
 
 #: Name of a connector -> the module that declares its `TOOLS`.
 CONNECTORS = {
@@ -19,3 +21,8 @@ def connector_tools(names: Sequence[str] = tuple(CONNECTORS)) -> list[Tool]:
     """Return the tools of the named connectors, sorted by name."""
     modules = [import_module(CONNECTORS[name]) for name in names]
     return sorted((each for module in modules for each in module.TOOLS), key=lambda t: t.name)
+
+
+def write_sample_calendar(path: Path, today: date, zone: str) -> None:
+    """Write a calendar to try Nod with, dated around `today` in the IANA zone `zone`."""
+    import_module(CONNECTORS["calendar"]).write_sample(path, today, zone)

@@ -1,0 +1,303 @@
+"""Wires everything into a running Nod: opened in order, drained and closed in the opposite one.
+
+data folder ► advance lock ► store ► model, personas, tools ► surfaces ► presenter
+► dispatcher ► clock ► intake ► local socket ► ready
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from zoneinfo import ZoneInfo
+
+from bot import cards
+from bot import settings as reading
+from bot.answers import Defaults, House
+from bot.commands import Context
+from bot.intake import Intake
+from bot.keeping import keep
+from bot.outbox import Outbox
+from bot.picking import Picked, load_catalogue, pick
+from bot.presenter import Presenter
+from bot.reminding import Reminders
+from bot.settings import Settings
+from bot.socket import LocalSocket
+from bot.stage import Stage
+from bot.surfaces.base import Author, Surface
+from bot.surfaces.console import ConsoleSurface
+from bot.terminal import Seat
+from connectors.registry import connector_tools
+from engine import people
+from engine.clock import Now, system_now
+from engine.events import Bus
+from engine.models.base import ModelError
+from engine.models.content import Documents
+from engine.models.router import Router
+from engine.sandbox.base import ShellState
+from engine.sandbox.local import LocalExecutor
+from engine.schedule.alarm import Alarm
+from engine.store.base import Store
+from engine.store.lock import AdvanceLock
+from engine.store.opening import open_store, sqlite_path
+from engine.tools.base import Registry
+from engine.tools.box import standard_tools
+from engine.turn.ports import Engine
+from engine.work.base import is_gone, worker_id
+from engine.work.local import Dispatcher
+from personas.registry import Personas
+
+__all__ = ["CONSOLE_PERSON", "App", "house_of", "serve", "socket_path"]
+
+TENANT = "local"
+#: Where the owner reads cards that belong to no session.
+INBOX_PLACE = "console:main"
+#: Seconds a clean stop gives to turns at work; what is left is taken up at the next start.
+GRACE = 5.0
+
+#: Whoever sits at the terminal, or reaches the socket.
+CONSOLE_PERSON = Author(id=people.CONSOLE, name=people.CONSOLE)
+
+_log = logging.getLogger(__name__)
+
+
+def socket_path(settings: Settings) -> Path:
+    """Return where the running process takes commands from other ones."""
+    return settings.data / "nod.sock"
+
+
+def house_of(settings: Settings, picked: Picked, now: Now) -> House:
+    """Return what the inbound side shares, also when nothing is running."""
+    defaults = Defaults(persona=settings.persona, model=picked.model, mode=settings.mode)
+    return House(tenant=TENANT, data=settings.data, now=now, defaults=defaults)
+
+
+class App:
+    """A running Nod; an async context manager. Its parts may be used while it is entered."""
+
+    store: Store
+    picked: Picked
+    bus: Bus
+    console: ConsoleSurface
+    presenter: Presenter
+    dispatcher: Dispatcher
+    alarm: Alarm
+    context: Context
+    #: Signs the buttons of cards.
+    key: bytes
+
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], *, now: Now = system_now
+    ) -> None:
+        self.settings = settings
+        self._environ = environ
+        self._now = now
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> App:
+        """Start everything; what was started is stopped again when a later part fails.
+
+        Raises NodError: settings, lock, store, model, personas; one sentence each.
+        """
+        try:
+            await self._open_store()
+            engine = await self._engine()
+            await self._start(engine)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    # -- the parts, in order
+
+    async def _open_store(self) -> None:
+        reading.make_data_folder(self.settings)
+        self._alone = sqlite_path(self.settings.store) is not None
+        if self._alone:
+            lock = AdvanceLock.take(self.settings.data)
+            self._stack.callback(lock.release)
+        self.store = await open_store(self.settings.store)
+        self._stack.push_async_callback(self.store.close)
+
+    async def _engine(self) -> Engine:
+        settings = self.settings
+        self._catalogue = load_catalogue(settings)
+        self.picked = await pick(settings, self._environ, self._catalogue)
+        tools = [*standard_tools(), *connector_tools()]
+        personas = Personas.load(settings.data / "personas")
+        personas.check_tools({each.name for each in tools})
+        personas.require(settings.persona)
+        self.bus = Bus()
+        self.console = ConsoleSurface(settings.data, self._now)
+        self._surfaces: dict[str, Surface] = {self.console.name: self.console}
+        self._outbox = Outbox(self.store, self._surfaces, self._now, TENANT)
+        documents = Documents()
+        self._router = Router(self._catalogue, self._environ, documents=documents, now=self._now)
+        self._stack.push_async_callback(self._router.aclose)
+        return Engine(
+            store=self.store,
+            model=self._router,
+            catalogue=self._catalogue,
+            tools=Registry(tools),
+            bus=self.bus,
+            now=self._now,
+            data=settings.data,
+            delivery=self._outbox,
+            persona=personas.get,
+            open_executor=_open_executor,
+            worker=worker_id(),
+            is_gone=self._dead if self._alone else is_gone,
+            tenant=TENANT,
+            limits=settings.limits,
+            allowlist=settings.allowlist,
+            fallbacks=settings.fallbacks,
+            documents=documents,
+        )
+
+    def _dead(self, worker: str) -> bool:
+        return True  # we hold the advance lock, so every worker before us is gone
+
+    async def _start(self, engine: Engine) -> None:
+        settings, enter = self.settings, self._stack.enter_async_context
+        await self.store.write(lambda tx: people.seed_console(tx, TENANT, self._now()))
+        if self._alone:
+            mine = f"worker:{engine.worker}"
+            await self.store.write(lambda tx: tx.run("leases_clear", mine=mine))
+        self.key = await asyncio.to_thread(cards.token_key, settings.data)
+        stage = Stage(
+            store=self.store,
+            outbox=self._outbox,
+            now=self._now,
+            data=settings.data,
+            key=self.key,
+            zone=ZoneInfo(settings.zone),
+            tenant=TENANT,
+        )
+        self.presenter = await enter(Presenter(stage, self.bus, place=INBOX_PLACE))
+        reminders = Reminders(self.store, self._now, INBOX_PLACE, self.presenter.poke)
+        await enter(reminders)
+        self.dispatcher = await enter(
+            Dispatcher(engine, turns=settings.ceilings.turns, shared=not self._alone)
+        )
+        self.alarm = await enter(
+            Alarm(
+                store=self.store,
+                now=self._now,
+                tenant=TENANT,
+                data=settings.data,
+                on_wake=self.dispatcher.enqueue,
+                on_prompts=reminders.take,
+            )
+        )
+        await self._listen()
+        self._stack.push_async_callback(_ended, self._background())
+
+    async def _listen(self) -> None:
+        """Open the doors last: whatever comes in finds everything at work."""
+        settings = self.settings
+        self.context = Context(
+            store=self.store,
+            house=house_of(settings, self.picked, self._now),
+            catalogue=self._catalogue,
+            enqueue=self.dispatcher.enqueue,
+            poke=self._poke,
+            zone=settings.zone,
+        )
+        intake = Intake(
+            store=self.store,
+            house=self.context.house,
+            context=self.context,
+            key=self.key,
+            enqueue=self.dispatcher.enqueue,
+            poke=self._poke,
+            zone=settings.zone,
+            file_limit=settings.ceilings.file_bytes,
+        )
+        for surface in self._surfaces.values():
+            await surface.start(intake.take)
+            self._stack.push_async_callback(surface.stop)
+        await self._stack.enter_async_context(
+            LocalSocket(socket_path(settings), self.context, self._say)
+        )
+
+    def seat(self) -> Seat:
+        """Return what a terminal is wired to."""
+        return Seat(
+            surface=self.console,
+            presenter=self.presenter,
+            context=self.context,
+            bus=self.bus,
+            person=CONSOLE_PERSON,
+            key=self.key,
+        )
+
+    async def _say(self, target: str, text: str) -> str:
+        """Take a line from another process of the person at the console."""
+        receipt = await self.console.say(target, CONSOLE_PERSON, text)
+        return receipt.text or f"Said in {target}."
+
+    def _poke(self) -> None:
+        """Something was written that no log tells of: it may be to show, or due."""
+        self.presenter.poke()
+        self.alarm.nudge()
+
+    def _background(self) -> list[asyncio.Task[None]]:
+        """Begin what may take its time now that we are ready."""
+        tasks = [asyncio.create_task(self._warm(), name="warm-up")]
+        if self.settings.retention_days:
+            keeping = keep(self.store, self.settings, self._now)
+            tasks.append(asyncio.create_task(keeping, name="retention"))
+        return tasks
+
+    async def _warm(self) -> None:
+        """Load the provider's SDK before the first turn needs it."""
+        try:
+            await self._router.warm(self.picked.model)
+        except ModelError as error:
+            _log.warning("%s", error)
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _open_executor(folder: Path, state: ShellState | None) -> LocalExecutor:
+    return LocalExecutor(folder, state=state)
+
+
+async def serve(
+    settings: Settings, environ: Mapping[str, str], ready: Callable[[App], None]
+) -> None:
+    """Run until SIGTERM or SIGINT, then stop in order; a second signal cuts that short.
+
+    `ready` is called once everything works. Raises NodError when it cannot start.
+    """
+    stop = asyncio.Event()
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+
+    def asked() -> None:
+        if stop.is_set():
+            task.cancel()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked)
+    async with App(settings, environ) as app:
+        ready(app)
+        await stop.wait()
