@@ -1,4 +1,4 @@
-"""A running Nod without a chat side: real store, real engine, a scripted model, tools that record."""
+"""A running Nod without a chat side: real store and engine, a scripted model, recording tools."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def opened(
         data=data,
         delivery=kept,
         persona=lambda name: who,
-        open_executor=lambda home, state: LocalExecutor(home, state),
+        open_executor=lambda home, state: LocalExecutor(home, state=state),
         worker=worker or worker_id(),
         is_gone=is_gone,
         limits=limits or Limits(),
