@@ -223,12 +223,14 @@ def talk(context: typer.Context, thread: Thread = "main") -> None:
     if context.invoked_subcommand is not None:
         return
     from bot import app, terminal
+    from bot.settings import make_data_folder
 
     settings = _settings()
+    make_data_folder(settings)
+    _start_log(settings, settings.log_file)
 
     async def talking() -> int:
         async with app.App(settings, os.environ) as nod:
-            _start_log(settings, settings.log_file)
             return await terminal.run(nod.seat(), thread)
 
     raise typer.Exit(_run(talking()))
@@ -383,15 +385,15 @@ def schedule_add(
     """Add a schedule: work that begins by the clock, and asks as ever."""
     if bool(text) == bool(prompt):
         raise typer.BadParameter("Say what to do, or name a prompt file with --prompt.")
-    words = text or _filled(prompt, fill or [], report_to)
-    options = [("--title", title), ("--zone", zone), ("--report-to", report_to)]
+    name, words = (title, text) if text else _filled(prompt, fill or [], report_to)
+    options = [("--title", title or name), ("--zone", zone), ("--report-to", report_to)]
     options += [("--read", str(each.absolute())) for each in read or []]
     given = [word for option in options if option[1] for word in option]
     _command("schedule", ["add", cron, *given, words], thread)
 
 
-def _filled(prompt: str, fill: list[str], report_to: str) -> str:
-    """Return a prompt file of the persona that is set, its blanks filled."""
+def _filled(prompt: str, fill: list[str], report_to: str) -> tuple[str, str]:
+    """Return the title and text of a prompt file of the persona that is set, blanks filled."""
     from personas.registry import Personas
 
     settings = _settings()
@@ -402,7 +404,7 @@ def _filled(prompt: str, fill: list[str], report_to: str) -> str:
         if not mark or name not in found.takes:
             raise typer.BadParameter(f"--set takes name=value for {', '.join(found.takes)}.")
         values[name] = value
-    return found.fill(**values)
+    return found.title, found.fill(**values)
 
 
 @schedule_app.command("remove")

@@ -401,8 +401,7 @@ async def _schedule(context: Context, given: list[str]) -> str:
     act = given[0] if given else "list"
     if act == "list":
         found = await context.store.read(lambda tx: schedules.listed(tx, context.tenant))
-        lines = [f"{s.id}  {s.cron}  {s.zone}  {s.title}" for s in found]
-        return "\n".join(lines) or "There are no schedules."
+        return "\n".join(listings.schedule_lines(found))
     if act == "remove" and len(given) == 2:
         return await context.store.write(lambda tx: _schedule_remove(tx, context, given[1]))
     if act == "add" and len(given) >= 3:

@@ -339,7 +339,8 @@ class Demo:
         for post in posts:
             self._say(f"    post        {plan.data / 'console' / 'standup.jsonl'} ({post})")
         self._say(f"    transcript  {transcript}")
-        self._say(f"    audit       NOD_HOME={plan.data} nod audit show {session}")
+        whole = "broken" if faults else "whole"
+        self._say(f"    audit       {whole}; see NOD_HOME={plan.data} nod audit show {session}")
         for fault in self._failed:
             self._say(f"    ✗ {fault}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -13,6 +14,7 @@ from engine.errors import SessionError
 from engine.events import Event, Kind
 from engine.inbox import Prompt
 from engine.models.usage import UsageLine
+from engine.schedule.schedules import Schedule
 from engine.sessions import Session
 from engine.store.base import Row, Tx
 from engine.turn.journal import event_from
@@ -22,6 +24,7 @@ __all__ = [
     "audit_of",
     "find_session",
     "inbox_lines",
+    "schedule_lines",
     "session_lines",
     "spoken",
     "told",
@@ -31,6 +34,8 @@ __all__ = [
 ]
 
 _CUT = 72  # characters of a line in a list
+#: What the runtime stamps onto a message for the model.
+_STAMP = re.compile(r"\s*<nod-context>.*?</nod-context>", re.S)
 
 
 def find_session(tx: Tx, tenant: str, start: str) -> str:
@@ -94,6 +99,16 @@ def audit_of(tx: Tx, tenant: str, start: str, limit: int, zone: str) -> Iterator
     yield from audit_lines(rows, zone)
 
 
+def schedule_lines(found: Sequence[Schedule]) -> Iterator[str]:
+    """Yield a line for each schedule: id, cron line, zone, next time, title."""
+    if not found:
+        yield "There are no schedules."
+    for each in found:
+        zone = ZoneInfo(each.zone)
+        upcoming = _moment(each.next_at, zone) if each.next_at is not None else "switched off"
+        yield f"{each.id}  {each.cron:<14} {each.zone:<14} next {upcoming}  {_cut(each.title)}"
+
+
 def usage_lines(lines: Sequence[UsageLine]) -> Iterator[str]:
     """Yield tokens and cost by model."""
     if not lines:
@@ -116,7 +131,7 @@ def audit_lines(rows: Iterable[Row], zone: str) -> Iterator[str]:
         words = [row["kind"], row["subject"], f"by {row['actor']}"]
         words += [f"on {row['surface']}"] if row["surface"] else []
         words += [f"rule {row['rule']}"] if row["rule"] else []
-        words += [row["outcome"]] if row["outcome"] else []
+        words += [_cut(row["outcome"], 24)] if row["outcome"] else []
         words += [f"#{row['arguments_hash'][:12]}"] if row["arguments_hash"] else []
         yield f"{_moment(row['at'], place)}  {row['chain']} {row['n']:>4}  {'  '.join(words)}"
 
@@ -154,7 +169,8 @@ def _content(content: Any) -> str:
 
 
 def _message(body: Mapping[str, Any]) -> str:
-    return f"{body.get('by') or 'note'}: {_content(body['message'].get('content'))}"
+    said = _STAMP.sub("", _content(body["message"].get("content")))
+    return f"{body.get('by') or 'note'}: {said}"
 
 
 def _answer(body: Mapping[str, Any]) -> str:
