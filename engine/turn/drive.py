@@ -115,7 +115,8 @@ class Driver:
         self.state: State = taken.state
         self.shell = run.Shell(engine, taken.session.id)
         self.buffer: list[Event] = []
-        self._touched: set[str] = set()
+        #: The calls the buffered facts touched, as they are after them.
+        self._touched: dict[str, Call] = {}
         self._seq = taken.session.seq
         self._turn_seq = taken.session.turn_seq
         self._noted = taken.noted
@@ -199,8 +200,9 @@ class Driver:
             fact = numbered(unnumbered, self._seq)
             self.state = apply(self.state, fact)
             self.buffer.append(fact)
-            if fact.call is not None:
-                self._touched.add(fact.call)
+            touched = self.state.call(fact.call) if fact.call is not None else None
+            if touched is not None:
+                self._touched[touched.id] = touched
             self._follow(fact)
 
     def _follow(self, fact: Event) -> None:
@@ -221,11 +223,10 @@ class Driver:
             self._entering.add(body["prompt"])
 
     def _batch(self, *, release: str = "", attempts: int = 0, **extra: Any) -> Batch:
-        calls = [c for c in (*self.state.calls, *self.state.loose) if c.id in self._touched]
         ended = not self.state.open and not self.state.loose
         return Batch(
             facts=self.buffer,
-            calls=calls,
+            calls=tuple(self._touched.values()),
             release=release,
             turn_seq=0 if ended else self._turn_seq,
             attempts=attempts,
@@ -411,12 +412,12 @@ class Driver:
         destination = declared.destination(call.arguments, self.session.home)
         if destination:
             body["delivery"] = destination
-        before = self.state, len(self.buffer), self._seq
+        before = self.state, len(self.buffer), self._seq, dict(self._touched)
         self.put(Kind.TOOL_STARTED, body, call=call.id)
         try:
             await self.commit(intent=call)
         except (StopSeen, RuleSpent, RightsLost) as obstacle:
-            self.state, kept, self._seq = before
+            self.state, kept, self._seq, self._touched = before
             del self.buffer[kept:]
             await self._refresh()
             self._refuse(call, obstacle)

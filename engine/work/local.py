@@ -187,7 +187,17 @@ class Dispatcher:
             )
         )
 
+    async def _bury(self) -> None:
+        """Drop the leases of workers known to be dead: what they held can be taken at once."""
+        engine = self._engine
+        rows = await engine.store.read(lambda tx: tx.all("leases_workers", tenant=engine.tenant))
+        names = [row["name"] for row in rows if engine.is_gone(row["holder"])]
+        if names:
+            dropped = [{"tenant": engine.tenant, "name": name} for name in names]
+            await engine.store.write(lambda tx: tx.many("lease_drop", dropped))
+
     async def _scan(self) -> None:
+        await self._bury()
         now = self._engine.now()
         rows = await self._engine.store.read(
             lambda tx: [
