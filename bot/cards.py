@@ -24,10 +24,12 @@ from engine.inbox import DAY, Prompt
 __all__ = [
     "Button",
     "Card",
+    "Choice",
     "Press",
     "Row",
     "answer_of",
     "card_of",
+    "choices",
     "decision",
     "full_text",
     "mark_of",
@@ -105,46 +107,48 @@ class Press:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class Choice:
+    """One way to answer, as it is offered."""
+
     label: str
     key: str
     style: str = "plain"
     asks: str = ""
 
 
-_CHOICES: Mapping[str, Mapping[str, _Choice]] = {
+_CHOICES: Mapping[str, Mapping[str, Choice]] = {
     "approval": {
-        "once": _Choice("Approve", "a", "yes"),
-        "always": _Choice(f"Always for exactly this target, {RULE_DAYS} days", "w"),
-        "edit": _Choice("Edit", "e", asks="arguments"),
-        "deny": _Choice("Deny", "d", "no", asks="reason"),
+        "once": Choice("Approve", "a", "yes"),
+        "always": Choice(f"Always for exactly this target, {RULE_DAYS} days", "w"),
+        "edit": Choice("Edit", "e", asks="arguments"),
+        "deny": Choice("Deny", "d", "no", asks="reason"),
     },
-    "question": {"deny": _Choice("Leave it open", "d", "no", asks="reason")},
+    "question": {"deny": Choice("Leave it open", "d", "no", asks="reason")},
     "plan": {
-        "approve": _Choice("Approve", "a", "yes"),
-        "auto": _Choice("Approve, and ask less (auto)", "r"),
-        "deny": _Choice("Deny", "d", "no", asks="reason"),
+        "approve": Choice("Approve", "a", "yes"),
+        "auto": Choice("Approve, and ask less (auto)", "r"),
+        "deny": Choice("Deny", "d", "no", asks="reason"),
     },
     "grant": {
-        "approve": _Choice("Approve", "a", "yes"),
-        "deny": _Choice("Deny", "d", "no", asks="reason"),
+        "approve": Choice("Approve", "a", "yes"),
+        "deny": Choice("Deny", "d", "no", asks="reason"),
     },
     "access": {
-        "deliver": _Choice("Allow and deliver", "a", "yes"),
-        "allow": _Choice("Allow", "w"),
-        "dismiss": _Choice("Dismiss", "d", "no"),
+        "deliver": Choice("Allow and deliver", "a", "yes"),
+        "allow": Choice("Allow", "w"),
+        "dismiss": Choice("Dismiss", "d", "no"),
     },
     "outcome": {
-        "happened": _Choice("It happened", "h"),
-        "run": _Choice("It did not: run it now", "r"),
-        "leave": _Choice("It did not: leave it", "l"),
-        "unknown": _Choice("I don't know", "u"),
+        "happened": Choice("It happened", "h"),
+        "run": Choice("It did not: run it now", "r"),
+        "leave": Choice("It did not: leave it", "l"),
+        "unknown": Choice("I don't know", "u"),
     },
     "connect": {
-        "done": _Choice("Done", "a", "yes"),
-        "deny": _Choice("Not now", "d", "no", asks="reason"),
+        "done": Choice("Done", "a", "yes"),
+        "deny": Choice("Not now", "d", "no", asks="reason"),
     },
-    "notice": {"seen": _Choice("Seen", "s"), "retry": _Choice("Retry", "r")},
+    "notice": {"seen": Choice("Seen", "s"), "retry": Choice("Retry", "r")},
 }
 
 _TITLES = {
@@ -185,7 +189,8 @@ def card_of(
         zone: in which times are written.
     """
     first = prompts[0]
-    title = str(first.payload.get("title") or _TITLES[first.kind])
+    alone = first.payload.get("title") if len(prompts) == 1 else None
+    title = str(alone or _TITLES[first.kind])
     rows = tuple(_row(prompt, place, key, name, zone) for prompt in prompts)
     card = str(first.payload.get("card") or first.id)
     return Card(id=card, title=plain(title), rows=rows)
@@ -207,7 +212,8 @@ def _row(prompt: Prompt, place: str, key: bytes, name: Callable[[str], str], zon
 
 
 def _subject(prompt: Prompt) -> str:
-    return str(prompt.payload.get("tool") or _TITLES[prompt.kind])
+    named = prompt.kind in ("approval", "outcome") and prompt.payload.get("tool")
+    return str(named or _TITLES[prompt.kind])
 
 
 def _facts(prompt: Prompt) -> tuple[tuple[str, str], ...]:
@@ -217,7 +223,7 @@ def _facts(prompt: Prompt) -> tuple[tuple[str, str], ...]:
         facts.append(("To", ", ".join(code(str(each)) for each in payload["target"])))
     if payload.get("risk"):
         facts.append(("Risk", _RISKS.get(payload["risk"], visible(str(payload["risk"])))))
-    if payload.get("reason"):
+    if payload.get("reason") and prompt.kind != "outcome":
         facts.append(("Why it asks", plain(str(payload["reason"]))))
     if payload.get("taint"):
         outside = ", ".join(code(str(each)) for each in payload["taint"])
@@ -269,25 +275,25 @@ def _buttons(prompt: Prompt, key: bytes) -> tuple[Button, ...]:
             style=choice.style,
             asks=choice.asks,
         )
-        for answer, choice in _choices(prompt).items()
+        for answer, choice in choices(prompt).items()
     )
 
 
-def _choices(prompt: Prompt) -> dict[str, _Choice]:
+def choices(prompt: Prompt) -> dict[str, Choice]:
     """Return what can be pressed; a question only has buttons when one press can answer it."""
-    choices: dict[str, _Choice] = {}
+    offered: dict[str, Choice] = {}
     if prompt.kind == "question":
         questions = prompt.payload["questions"]
         if len(questions) == 1 and not questions[0].get("multi"):
             for number, option in enumerate(questions[0].get("options") or (), 1):
-                choices[f"o{number}"] = _Choice(plain(option["label"]), str(number))
+                offered[f"o{number}"] = Choice(plain(option["label"]), str(number))
     for answer, choice in _CHOICES[prompt.kind].items():
         allowed = "approve" if answer == "auto" else answer
         ruled = answer != "always" or bool(prompt.payload.get("rule_target"))
         again = answer != "retry" or bool(prompt.payload.get("retry"))
         if allowed in prompt.options and ruled and again:
-            choices[answer] = choice
-    return choices
+            offered[answer] = choice
+    return offered
 
 
 # -- the decided form
@@ -351,12 +357,14 @@ def text_of(card: Card, keys: bool = True) -> str:
     """Return the card as Markdown, for surfaces without buttons; `keys` lists the answers."""
     parts = [f"**{card.title}**"]
     for number, row in enumerate(card.rows, 1):
-        parts.append(_row_text(row, f"{number}. " if len(card.rows) > 1 else "", keys))
+        number_of = f"{number}. " if len(card.rows) > 1 else ""
+        name = "" if row.title == card.title else f"**{row.title}** · "
+        parts.append(_row_text(row, f"{number_of}{name}", keys))
     return "\n\n".join(parts)
 
 
-def _row_text(row: Row, number: str, keys: bool) -> str:
-    head = f"{number}**{row.title}** · `{row.prompt}`"
+def _row_text(row: Row, name: str, keys: bool) -> str:
+    head = f"{name}`{row.prompt}`"
     lines = [head, *(f"{label}: {value}" for label, value in row.facts)]
     if row.preview:
         lines.append(row.preview)

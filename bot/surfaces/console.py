@@ -24,6 +24,7 @@ from bot.surfaces.base import (
     Inbound,
     Line,
     Message,
+    Pressed,
     Receipt,
     Said,
     SurfaceError,
@@ -96,19 +97,43 @@ class ConsoleSurface:
 
     async def say(self, target: str, person: Author, text: str) -> Receipt:
         """Take a line somebody typed; one that begins with / is a command."""
-        if self._intake is None:
-            raise SurfaceError("The console is not started.", "Start `nod` again.")
-        event = mint("e")
+        intake, event = self._started(), mint("e")
         command, _, arguments = text[1:].partition(" ")
         if text.startswith("/") and command.isalpha():
-            return await self._intake(
+            return await intake(
                 Commanded(
                     event=event, target=target, person=person, name=command, arguments=arguments
                 )
             )
         line = {"op": "said", "ref": event, "at": self._now(), "by": person.name, "text": text}
         await self._append(target, line)
-        return await self._intake(Said(event=event, target=target, person=person, text=text))
+        return await intake(Said(event=event, target=target, person=person, text=text))
+
+    async def press(
+        self,
+        target: str,
+        person: Author,
+        token: str,
+        text: str = "",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Receipt:
+        """Take a key that was pressed on a card; `token` is its button's."""
+        return await self._started()(
+            Pressed(
+                event=mint("e"),
+                target=target,
+                person=person,
+                token=token,
+                ref="",
+                text=text,
+                arguments=arguments,
+            )
+        )
+
+    def _started(self) -> Callable[[Inbound], Awaitable[Receipt]]:
+        if self._intake is None:
+            raise SurfaceError("The console is not started.", "Start `nod` again.")
+        return self._intake
 
     # -- out
 

@@ -57,3 +57,10 @@ insert into deliveries (id, tenant_id, session_id, kind, subject, destination, p
 values (:id, :tenant, :session, 'show', :subject, :destination, :part, '{}', 'sent', :ref,
         :now, :now)
 on conflict (tenant_id, subject, destination, part) do nothing
+
+-- What waits where a person reads it: cards of the sessions at home there, and session-less ones.
+-- name: prompts_at
+select p.* from prompts p left join sessions s on s.id = p.session_id
+where p.tenant_id = :tenant and p.status = 'pending'
+  and (s.home = :target or (p.session_id is null and :target = :place))
+order by p.created_at, p.id limit :limit

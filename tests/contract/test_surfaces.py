@@ -1,0 +1,232 @@
+"""One contract for every surface: what is posted is found, edited, and there once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.surfaces.base import (
+    Author,
+    Commanded,
+    Inbound,
+    Message,
+    Pressed,
+    Receipt,
+    Said,
+    Surface,
+    SurfaceError,
+)
+from bot.surfaces.console import ConsoleSurface
+from engine.errors import NodError
+from tests.fakes.surface import MemorySurface
+
+ANA = Author(id="console", name="ana")
+HOME = {"console": "console:main", "memory": "memory:main"}
+
+
+async def accepted(event: Inbound) -> Receipt:
+    return Receipt(status="accepted")
+
+
+@pytest.fixture(params=["console", "memory"])
+async def surface(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    made: Surface = MemorySurface()
+    if request.param == "console":
+        made = ConsoleSurface(tmp_path, lambda: 1000.0)
+    await made.start(accepted)
+    yield made
+    await made.stop()
+    await made.stop()  # twice is fine
+
+
+async def texts(surface: Surface) -> list[str]:
+    return [line.text for line in await surface.history(HOME[surface.name], 0.0)]
+
+
+async def test_what_is_posted_is_found_by_its_delivery(surface: Surface) -> None:
+    home = HOME[surface.name]
+    ref = await surface.post(home, Message(text="hello"), "answer:s/1/1")
+    assert await surface.find(home, "answer:s/1/1") == ref
+    assert await surface.find(home, "answer:s/1/2") is None
+
+
+async def test_two_posts_have_two_refs_and_keep_their_order(surface: Surface) -> None:
+    home = HOME[surface.name]
+    refs = [await surface.post(home, Message(text=word), f"event:s/{word}") for word in ("a", "b")]
+    assert len(set(refs)) == 2
+    assert await texts(surface) == ["a", "b"]
+
+
+async def test_an_edit_replaces_what_is_shown(surface: Surface) -> None:
+    ref = await surface.post(HOME[surface.name], Message(text="draft"), "answer:s/1/1")
+    await surface.edit(ref, Message(text="final"))
+    assert await texts(surface) == ["final"]
+    assert await surface.find(HOME[surface.name], "answer:s/1/1") == ref
+
+
+async def test_a_file_is_posted_with_its_caption(surface: Surface, tmp_path: Path) -> None:
+    file = tmp_path / "briefing.md"
+    file.write_text("x")
+    home = HOME[surface.name]
+    ref = await surface.upload(home, [file], Message(text="the briefing"), "act:c1/1")
+    assert await surface.find(home, "act:c1/1") == ref
+    assert (await texts(surface))[0].startswith("the briefing")
+
+
+async def test_lone_surrogates_do_not_break_a_post(surface: Surface) -> None:
+    await surface.post(HOME[surface.name], Message(text="caf\ud800é 👩‍💻"), "event:s/1")
+    assert "👩‍💻" in (await texts(surface))[0]
+
+
+async def test_posts_at_once_all_arrive(surface: Surface) -> None:
+    home = HOME[surface.name]
+    posts = [surface.post(home, Message(text=str(n)), f"event:s/{n}") for n in range(20)]
+    refs = await asyncio.gather(*posts)
+    assert len(set(refs)) == 20
+    assert sorted(map(int, await texts(surface))) == list(range(20))
+
+
+# -- what only the console promises
+
+
+@pytest.fixture
+async def console(tmp_path: Path) -> ConsoleSurface:
+    made = ConsoleSurface(tmp_path, lambda: 1000.0)
+    await made.start(accepted)
+    return made
+
+
+def lines(data: Path, name: str = "main") -> list[dict[str, Any]]:
+    raw = (data / "console" / f"{name}.jsonl").read_bytes()
+    return [json.loads(line) for line in raw.splitlines()]
+
+
+async def test_a_post_is_one_line_with_its_delivery(
+    console: ConsoleSurface, tmp_path: Path
+) -> None:
+    ref = await console.post("console:main", Message(text="hi"), "act:c1/1")
+    assert lines(tmp_path) == [
+        {"op": "post", "ref": ref, "delivery": "act:c1/1", "at": 1000.0, "text": "hi"}
+    ]
+
+
+async def test_a_post_is_synced_before_it_returns(
+    console: ConsoleSurface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(os.fstat(handle).st_size)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    await console.post("console:main", Message(text="hi"), "act:c1/1")
+    assert (tmp_path / "console" / "main.jsonl").stat().st_size in synced
+
+
+async def test_a_line_torn_by_a_crash_is_cut_and_was_never_posted(
+    console: ConsoleSurface, tmp_path: Path
+) -> None:
+    ref = await console.post("console:main", Message(text="whole"), "act:c1/1")
+    file = tmp_path / "console" / "main.jsonl"
+    with file.open("ab") as torn:
+        torn.write(b'{"op":"post","ref":"main/m2","delivery":"act:c2/1","te')
+    again = ConsoleSurface(tmp_path, lambda: 1000.0)
+    assert await again.find("console:main", "act:c2/1") is None
+    assert await again.find("console:main", "act:c1/1") == ref
+    await again.post("console:main", Message(text="next"), "act:c2/1")
+    assert [line["text"] for line in lines(tmp_path)] == ["whole", "next"]
+
+
+async def test_a_full_disk_is_an_error_and_leaves_no_half_line(
+    console: ConsoleSurface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await console.post("console:main", Message(text="before"), "event:s/1")
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:9]))
+    with pytest.raises(SurfaceError, match="could not be written"):
+        await console.post("console:main", Message(text="lost"), "event:s/2")
+    monkeypatch.undo()
+    assert await console.find("console:main", "event:s/2") is None
+    await console.post("console:main", Message(text="after"), "event:s/3")
+    assert [line["text"] for line in lines(tmp_path)] == ["before", "after"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "console:../nod",
+        "console:..",
+        "console:a/b",
+        "console:.hidden",
+        "console:" + "x" * 65,
+        "slack:main",
+        "console:",
+        "nothing",
+    ],
+)
+async def test_a_thread_cannot_name_a_file_elsewhere(
+    console: ConsoleSurface, tmp_path: Path, target: str
+) -> None:
+    with pytest.raises(NodError):
+        await console.post(target, Message(text="x"), "event:s/1")
+    assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+async def test_a_thread_that_is_a_link_is_not_followed(
+    console: ConsoleSurface, tmp_path: Path
+) -> None:
+    (tmp_path / "victim").write_text("keep\n")
+    (tmp_path / "console" / "main.jsonl").symlink_to(tmp_path / "victim")
+    with pytest.raises(SurfaceError):
+        await console.post("console:main", Message(text="x"), "event:s/1")
+    assert (tmp_path / "victim").read_text() == "keep\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"), [("hello", Said), ("/status", Commanded), ("/etc/hosts is", Said)]
+)
+async def test_a_typed_line_reaches_the_intake(
+    tmp_path: Path, line: str, kind: type[Inbound]
+) -> None:
+    taken: list[Inbound] = []
+
+    async def take(event: Inbound) -> Receipt:
+        taken.append(event)
+        return Receipt(status="accepted")
+
+    surface = ConsoleSurface(tmp_path, lambda: 1000.0)
+    await surface.start(take)
+    await surface.say("console:main", ANA, line)
+    assert [type(event) for event in taken] == [kind]
+
+
+async def test_a_key_on_a_card_reaches_the_intake(tmp_path: Path) -> None:
+    taken: list[Inbound] = []
+
+    async def take(event: Inbound) -> Receipt:
+        taken.append(event)
+        return Receipt(status="answered")
+
+    surface = ConsoleSurface(tmp_path, lambda: 1000.0)
+    await surface.start(take)
+    await surface.press("console:main", ANA, "token", text="because")
+    assert [(type(e), e.text) for e in taken if isinstance(e, Pressed)] == [(Pressed, "because")]
+
+
+async def test_threads_are_listed_and_history_survives(tmp_path: Path) -> None:
+    surface = ConsoleSurface(tmp_path, lambda: 1000.0)
+    await surface.start(accepted)
+    await surface.say("console:work", ANA, "hello")
+    await surface.post("console:work", Message(text="hi"), "answer:s/1/1")
+    again = ConsoleSurface(tmp_path, lambda: 2000.0)
+    assert await again.threads() == ["work"]
+    history = await again.history("console:work", 0.0)
+    assert [(line.by, line.text) for line in history] == [("ana", "hello"), ("", "hi")]
+    assert await again.history("console:work", 1500.0) == []
