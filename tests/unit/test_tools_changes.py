@@ -11,6 +11,7 @@ import pytest
 
 from engine.errors import ToolError
 from engine.tools.base import ToolContext
+from engine.tools.changes import commit, read_change
 from engine.tools.files import apply_patch
 from tests.fakes.context import make_context
 
@@ -63,6 +64,19 @@ async def test_when_it_is_too_late_to_start_nothing_is_written(tmp_path: Path) -
         await apply_patch.run(ctx, patch=PATCH)
     assert found(ctx.cwd) == BEFORE
     assert not (ctx.cwd / "made").exists()
+
+
+async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(tmp_path: Path) -> None:
+    ctx = make_context(tmp_path)
+    prepare(ctx)
+    planned = [
+        read_change(ctx.cwd / "a.txt", "a.txt", b"mine"),
+        read_change(ctx.cwd / "c.txt", "c.txt", b"mine"),
+    ]
+    (ctx.cwd / "c.txt").write_text("someone else's")
+    with pytest.raises(ToolError, match=r"c\.txt was changed by someone else"):
+        commit(planned, call="c_1", keep=ctx.keep)
+    assert found(ctx.cwd) == {**BEFORE, "c.txt": "someone else's"}
 
 
 _CHILD = """

@@ -267,18 +267,25 @@ async def test_a_patch_does_not_remove_what_a_link_leads_to(ctx: ToolContext) ->
     assert (ctx.cwd / "real").read_text() == "1\n"
 
 
+@pytest.mark.parametrize("path", ["sub/secret.txt", "sub/deep/secret.txt"])
 async def test_a_link_put_in_place_after_the_check_is_not_followed(
-    tmp_path: Path, outside: Path
+    tmp_path: Path, path: str
 ) -> None:
     def swap() -> None:
         (tmp_path / "files/sub").rename(tmp_path / "files/was")
-        (tmp_path / "files/sub").symlink_to(outside.parent)
+        (tmp_path / "files/sub").symlink_to(tmp_path / "outside")
 
     ctx = make_context(tmp_path, before_act=swap)
-    (ctx.cwd / "sub").mkdir()
+    for folder in ("files/sub/deep", "outside/deep"):
+        (tmp_path / folder).mkdir(parents=True)
+    secrets = [tmp_path / "outside/secret.txt", tmp_path / "outside/deep/secret.txt"]
+    for secret in secrets:
+        secret.write_text("secret")
+        # What was staged is there, too, so that only the link can make the switch fail.
+        (secret.parent / ".nod-c_test-0.new").write_text("overwritten")
     with pytest.raises(ToolError):
-        await call(write_file, ctx, path="sub/secret.txt", content="overwritten")
-    assert outside.read_text() == "secret"
+        await call(write_file, ctx, path=path, content="overwritten")
+    assert [secret.read_text() for secret in secrets] == ["secret", "secret"]
 
 
 # -- preview, witness, look-up
