@@ -40,6 +40,9 @@ EXCERPT = 2_000
 
 _LINE = re.compile(r"^[ \t*-]*(repo|calendar|report to)[ \t]*:[ \t]*(.+?)[ \t]*$", re.I | re.M)
 
+#: The number `read_file` puts before each line.
+_NUMBERED = re.compile(r"^ *\d+\t", re.M)
+
 Rule = Callable[["_Turn"], Answer | None]
 
 
@@ -155,7 +158,7 @@ def _briefing(turn: _Turn) -> str:
     parts = ["# Morning briefing"]
     for name, heading in HEADINGS.items():
         if name in turn.results:
-            body = turn.results[name].strip() or "Nothing."
+            body = _NUMBERED.sub("", turn.results[name].strip()) or "Nothing."
             parts += [f"## {heading}", body[:EXCERPT]]
     return "\n\n".join([*parts, "_Put together by rules, not by an AI._"])
 
