@@ -18,6 +18,7 @@ from psycopg.adapt import Buffer, Dumper
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
+from engine.clock import system_now
 from engine.errors import Conflict, StoreBusy, StoreError, StoreFull
 from engine.store.base import Tx, load_queries
 from engine.store.lane import Job, Lane, Outcome, outcome
@@ -310,7 +311,7 @@ def _migrate(connection: psycopg.Connection[DictRow]) -> None:
                 connection.execute("set local statement_timeout = 0")
                 connection.execute(
                     "insert into schema_version (number, name, applied_at) values (%s, %s, %s)",
-                    (number, name, time.time()),
+                    (number, name, system_now()),
                 )
                 for statement in statements:
                     connection.execute(statement.encode(), prepare=False)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from engine.clock import mint
+from engine.clock import mint, system_now
 from engine.errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull
 from engine.store.schema import RECORD_TABLE, pending
 
@@ -130,7 +129,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
     for number, name, statements in steps:
         with database.atomic():
             record = "insert into schema_version (number, name, applied_at) values (?, ?, ?)"
-            database.execute(record, (number, name, time.time()))
+            database.execute(record, (number, name, system_now()))
             for statement in statements:
                 database.execute(statement)
 
