@@ -51,6 +51,7 @@ class Wire(GeminiProvider):  # type: ignore[misc]
         )
         options = genai.types.HttpOptions(
             base_url=base_url,
+            api_version="v1beta",  # gateways speak this one; the SDK's own default is newer
             httpx_async_client=self.http,
             retry_options=genai.types.HttpRetryOptions(attempts=1),
         )

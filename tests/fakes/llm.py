@@ -52,7 +52,7 @@ class FakeLLM:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._openai)
         app.router.add_post("/v1/messages", self._anthropic)
-        app.router.add_post("/{version:v1|v1beta}/models/{model}", self._gemini)
+        app.router.add_post("/v1beta/models/{model}", self._gemini)
         app.router.add_get("/v1/models", self._models)
 
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
