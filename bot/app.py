@@ -47,7 +47,7 @@ from engine.store.opening import open_store, sqlite_path
 from engine.tools.base import Registry
 from engine.tools.box import standard_tools
 from engine.turn.ports import Engine
-from engine.work.base import is_gone, worker_id
+from engine.work.base import Gate, is_gone, worker_id
 from engine.work.local import Dispatcher
 from personas.registry import Personas
 
@@ -163,6 +163,7 @@ class App:
             limits=settings.limits,
             allowlist=settings.allowlist,
             fallbacks=settings.fallbacks,
+            gate=Gate(settings.ceilings),
             documents=documents,
         )
 

@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 from engine.errors import SettingsError
 from engine.permissions.base import Mode
 from engine.turn.state import Limits
+from engine.work import base
 
 __all__ = ["Ceilings", "Settings", "data_folder", "load", "make_data_folder"]
 
@@ -28,13 +29,9 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ceilings:
+class Ceilings(base.Ceilings):
     """How much at once; one over it is told so, and waits or is refused."""
 
-    #: Turns at work: in all, of one person, and at one model provider.
-    turns: int = 500
-    turns_per_person: int = 100
-    turns_per_provider: int = 500
     #: Bytes of one file that comes in.
     file_bytes: int = 20_000_000
 

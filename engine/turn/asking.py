@@ -14,7 +14,7 @@ from engine.turn import run
 from engine.turn.ports import Engine
 from engine.turn.state import Call, State
 
-__all__ = ["prompt_for", "result_of"]
+__all__ = ["notice", "prompt_for", "result_of"]
 
 _KINDS = {
     "approval": Kind.PERMISSION_REQUIRED,
@@ -53,6 +53,22 @@ async def prompt_for(
         "deadline": now + DEADLINE,
     }
     return _KINDS[kind], {"prompt": prompt}
+
+
+def notice(state: State, text: str, now: float) -> dict[str, Any]:
+    """Return the fact that puts a word about an ended turn into the inbox, with Retry."""
+    subject = f"{state.session}/{state.turn}"
+    payload = {"card": subject, "title": "A turn was ended", "text": text, "retry": True}
+    prompt = {
+        "id": mint("p"),
+        "kind": "notice",
+        "subject": subject,
+        "payload": payload,
+        "approvers": {"role": "operator"},
+        "remind_at": None,
+        "deadline": now + DEADLINE,
+    }
+    return {"prompt": prompt}
 
 
 def result_of(engine: Engine, call: Call) -> Result:

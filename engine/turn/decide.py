@@ -115,6 +115,9 @@ def decide(state: State, now: float, gone: Collection[str] = ()) -> Step:
         body = {**switch.body, "by": switch.by, "mail": switch.id}
         return Put(facts=(_fact(state, Kind.SWITCHED, now, body),))
     if state.open:
+        refused = [mail for mail in state.mail if mail.kind in ("undo", "retry")]
+        if refused:
+            return Put(facts=tuple(_refuse(state, mail, now) for mail in refused))
         return _decide_open(state, now, gone)
     return _decide_loose(state, now, gone) or _decide_mail(state, now)
 
@@ -283,19 +286,12 @@ def _open(state: State, starters: list[Mail], now: float) -> tuple[Event, ...]:
 def _enter_messages(state: State, now: float) -> tuple[Event, ...]:
     """Steering: what people said meanwhile enters between iterations."""
     said = [mail for mail in state.mail if mail.kind in ("message", "note")]
-    refused = [mail for mail in state.mail if mail.kind in ("undo", "retry")]
-    return tuple(
-        [_enter(state, mail, now) for mail in said]
-        + [
-            _fact(
-                state,
-                Kind.NOTICE,
-                now,
-                {"text": f"{mail.kind} is refused while a turn is open.", "mail": mail.id},
-            )
-            for mail in refused
-        ]
-    )
+    return tuple(_enter(state, mail, now) for mail in said)
+
+
+def _refuse(state: State, mail: Mail, now: float) -> Event:
+    text = f"There is a turn at work, so {mail.kind} is refused. Stop it first, or wait."
+    return _fact(state, Kind.NOTICE, now, {"text": text, "mail": mail.id})
 
 
 def _enter(state: State, mail: Mail, now: float) -> Event:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -70,8 +70,9 @@ async def advance(engine: Engine, session_id: str, hint: asyncio.Event) -> None:
     driver, committed = opened
     try:
         await driver.opened(committed, hint)
-        while not await driver.step():
-            pass
+        async with driver.room():
+            while not await driver.step():
+                pass
     except Fenced:
         engine.histories.forget(session_id)
         _log.info("session %s was taken by another worker", session_id)
@@ -93,6 +94,7 @@ def _open(
     driver = Driver(engine, taken)
     if driver.poisoned:
         driver.put(Kind.ERROR, {"text": _POISONED, "error_type": "Poisoned"})
+        driver.put(Kind.PERMISSION_REQUIRED, asking.notice(driver.state, _POISONED, now))
     while isinstance(step := driver.decide(), Put):
         driver.take_in(step.facts)
     if not driver.buffer:
@@ -148,6 +150,26 @@ class Driver:
         self._hint = hint
         if committed is not None:
             self._after(committed)
+
+    @asynccontextmanager
+    async def room(self) -> AsyncIterator[None]:
+        """Hold a place under the ceilings while the turn is at work; one who waits is told."""
+        gate, session = self.engine.gate, self.session
+        held: list[asyncio.Semaphore] = []
+        try:
+            for place in gate.places(session.owner, session.model) if self.state.open else ():
+                if place.locked():
+                    text = "Many turns are at work already; this one goes on when one has ended."
+                    self.put(Kind.NOTICE, {"text": text})
+                    await self.commit()
+                stopped, _ = await self._race(place.acquire())
+                if stopped:
+                    break  # what is left needs no place: the turn is being closed
+                held.append(place)
+            yield
+        finally:
+            for place in held:
+                place.release()
 
     async def step(self) -> bool:
         """Do the next step; True when the session was given up."""
@@ -388,8 +410,8 @@ class Driver:
             self._transport(Kind.TOOL_STARTED, {**body, "name": call.name}, call.id)
             self.put(Kind.TOOL_STARTED, body, call=call.id)
         acts = [self._act(call) for call in calls]
-        stopped, results = await self._race(_together(acts))
-        if stopped or results is None:
+        _, results = await self._race(_together(acts))
+        if results is None:
             return
         for call, ran in zip(calls, results, strict=True):
             self._finish(call, ran)
@@ -422,8 +444,8 @@ class Driver:
             await self._refresh()
             self._refuse(call, obstacle)
             return
-        stopped, ran = await self._race(self._act(self.state.call(call.id) or call))
-        if not stopped and ran is not None:
+        _, ran = await self._race(self._act(self.state.call(call.id) or call))
+        if ran is not None:
             self._finish(call, ran)
 
     def _refuse(self, call: Call, obstacle: Exception) -> None:
@@ -531,9 +553,11 @@ class Driver:
             task.cancel()
 
     async def _cut(self, task: asyncio.Future[T]) -> T | None:
-        """Stop running work; it has a moment to end by itself."""
+        """Stop running work; what it gives within a moment counts."""
         await self.shell.interrupt()
         await asyncio.wait({task}, timeout=STOP_GRACE / 2)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            return task.result()
         task.cancel()
         await asyncio.wait({task}, timeout=STOP_GRACE / 2)
         return None

@@ -17,6 +17,7 @@ from engine.tools.base import Delivery, Registry
 from engine.turn.prompt import Persona
 from engine.turn.state import Limits
 from engine.turn.view import Histories
+from engine.work.base import Ceilings, Gate
 
 __all__ = ["Engine"]
 
@@ -50,5 +51,6 @@ class Engine:
     allowlist: tuple[str, ...] = ()
     #: Models tried in order when a session's own stays unavailable.
     fallbacks: tuple[str, ...] = ()
+    gate: Gate = field(default_factory=lambda: Gate(Ceilings()))
     histories: Histories = field(default_factory=Histories)
     documents: Documents = field(default_factory=Documents)

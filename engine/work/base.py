@@ -6,21 +6,64 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+from dataclasses import dataclass
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import psutil
 
 from engine.clock import mint
 
-__all__ = ["ACT_BY", "LEASE_RENEW", "LEASE_VALID", "Queue", "is_gone", "worker_id"]
+__all__ = [
+    "ACT_BY",
+    "LEASE_RENEW",
+    "LEASE_VALID",
+    "Ceilings",
+    "Gate",
+    "Queue",
+    "is_gone",
+    "worker_id",
+]
 
 LEASE_VALID = 30.0  # seconds a worker's lease holds
 LEASE_RENEW = 10.0  # seconds between renewals
 
 #: Seconds after its intent in which a call's first byte may leave.
 ACT_BY = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """How many turns are at work at once: in all, of one person, at one model provider."""
+
+    turns: int = 512
+    turns_per_person: int = 128
+    turns_per_provider: int = 512
+
+
+class Gate:
+    """The places of one process for turns at work, handed out in the order of asking."""
+
+    def __init__(self, ceilings: Ceilings) -> None:
+        self._ceilings = ceilings
+        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def places(self, person: str, model: str) -> tuple[asyncio.Semaphore, asyncio.Semaphore]:
+        """Return the places a turn needs, always in this order, so that none wait crosswise."""
+        provider = model.partition(":")[0]
+        return (
+            self._place(f"person:{person}", self._ceilings.turns_per_person),
+            self._place(f"provider:{provider}", self._ceilings.turns_per_provider),
+        )
+
+    def _place(self, name: str, limit: int) -> asyncio.Semaphore:
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = asyncio.Semaphore(limit)
+        return place
 
 
 class Queue(Protocol):

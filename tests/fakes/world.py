@@ -23,7 +23,7 @@ from engine.turn.journal import event_from
 from engine.turn.ports import Engine
 from engine.turn.prompt import Persona
 from engine.turn.state import Limits
-from engine.work.base import is_gone, worker_id
+from engine.work.base import Ceilings, Gate, is_gone, worker_id
 from engine.work.local import Dispatcher
 from tests.fakes.context import RecordedDelivery
 
@@ -170,13 +170,14 @@ async def opened(
     limits: Limits | None = None,
     worker: str = "",
     allowlist: tuple[str, ...] = (),
-    turns: int = 512,
+    ceilings: Ceilings | None = None,
     shared: bool = False,
     persona: Persona | None = None,
     now: Any = system_now,
 ) -> AsyncIterator[World]:
     """A world whose dispatcher is not running yet."""
     who = persona or Persona(name="cowork", prompt="You help.")
+    limit = ceilings or Ceilings(turns_per_person=512)
     kept = delivery or RecordedDelivery()
     engine = Engine(
         store=store,
@@ -193,11 +194,12 @@ async def opened(
         is_gone=is_gone,
         limits=limits or Limits(),
         allowlist=allowlist,
+        gate=Gate(limit),
     )
     await store.write(lambda tx: people.seed_console(tx, "local", now()))
     yield World(
         engine=engine,
-        dispatcher=Dispatcher(engine, turns=turns, shared=shared),
+        dispatcher=Dispatcher(engine, turns=limit.turns, shared=shared),
         delivery=kept,
         persona=who,
     )

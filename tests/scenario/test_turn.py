@@ -17,6 +17,7 @@ from engine.permissions import rules
 from engine.store.base import Store
 from engine.tools.base import Result, Risk, ToolContext, tool
 from engine.turn.state import Limits
+from engine.work.base import Ceilings
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.world import World, probe, running
 
@@ -635,3 +636,73 @@ async def test_a_switch_of_mode_holds_for_calls_that_wait(store: Store, tmp_path
         facts = await world.log(session)
     assert log == []
     assert [fact.body["status"] for fact in _results(facts)] == ["denied", "denied"]
+
+
+async def test_a_turn_over_a_persons_ceiling_waits_and_is_told(
+    store: Store, tmp_path: Path
+) -> None:
+    hold = asyncio.Event()
+    model = ScriptedModel(then="Done.", hold=hold)
+    ceilings = Ceilings(turns_per_person=1)
+    async with running(store, tmp_path, model, ceilings=ceilings) as world:
+        first, second = await world.open("console:a"), await world.open("console:b")
+        await world.say(first, "Go")
+        await model.streamed.wait()
+        await world.say(second, "Go")
+        async with asyncio.timeout(5):
+            while not any(f.kind is Kind.NOTICE for f in await world.log(second)):
+                await asyncio.sleep(0.005)
+        assert len(model.requests) == 1
+        hold.set()
+        await world.settle()
+        assert _ends(await world.log(second)) == ["completed"]
+
+
+async def test_a_turn_that_waits_for_its_place_can_be_stopped(store: Store, tmp_path: Path) -> None:
+    model = ScriptedModel(then="Done.", hold=asyncio.Event())
+    async with running(store, tmp_path, model, ceilings=Ceilings(turns_per_provider=1)) as world:
+        first, second = await world.open("console:a"), await world.open("console:b")
+        await world.say(first, "Go")
+        await model.streamed.wait()
+        await world.say(second, "Go")
+        async with asyncio.timeout(5):
+            while not await world.log(second):
+                await asyncio.sleep(0.005)
+        await world.stop(second)
+        async with asyncio.timeout(1):
+            while _ends(await world.log(second)) != ["interrupted"]:
+                await asyncio.sleep(0.005)
+        await world.stop(first)
+        await world.settle()
+
+
+async def test_a_stopped_command_keeps_what_it_printed_and_asks_nothing_more(
+    store: Store, tmp_path: Path
+) -> None:
+    command = "echo begun; touch here; sleep 60"
+    model = ScriptedModel([calls(call("run_shell", command=command))])
+    async with running(store, tmp_path, model) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        (prompt,) = await world.pending(session)
+        await world.answer(prompt, "once")
+        here = tmp_path / "sessions" / session / "files" / "here"
+        await _until(here.exists)
+        await world.stop(session)
+        await world.settle(limit=1.5)
+        facts = await world.log(session)
+        assert await world.pending(session) == []
+    assert "begun" in _results(facts)[0].body["content"]
+    assert _ends(facts)[-1] == "interrupted"
+
+
+async def test_undo_and_retry_are_refused_while_a_turn_is_open(
+    store: Store, tmp_path: Path
+) -> None:
+    async with running(store, tmp_path, ScriptedModel([SEND])) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        await world.post(session, "undo", {})
+        await world.settle()
+        facts = await world.log(session)
+    assert "undo is refused" in facts[-1].body["text"] or "undo is refused" in str(facts[-2].body)
