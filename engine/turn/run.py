@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import artifacts
-from engine.canonical import digest, loads
+from engine.canonical import digest, dumps, loads
 from engine.errors import ToolError
 from engine.events import Event, Kind
 from engine.sandbox.base import Executor, ShellState
@@ -50,19 +50,22 @@ class Ran:
 
 
 class Shell:
-    """The session's shell: opened when first used, closed when the turn ends or parks."""
+    """The session's shell: opened when first used, closed when the turn ends or parks.
+
+    What can be written down of it, its folder and exports, is kept in a file between turns.
+    """
 
     def __init__(self, engine: Engine, session: str) -> None:
         self._engine = engine
         self._home = files_of(engine.data, session)
+        self._file = keep_of(engine.data, session) / "shell.json"
         self._executor: Executor | None = None
-        self._state: ShellState | None = None
 
     async def executor(self) -> Executor:
         """Return the open shell, opening it where the last one left off."""
         if self._executor is None:
-            await asyncio.to_thread(self._home.mkdir, parents=True, exist_ok=True)
-            self._executor = self._engine.open_executor(self._home, self._state)
+            before = await asyncio.to_thread(_read_shell, self._file)
+            self._executor = self._engine.open_executor(self._home, before)
         return self._executor
 
     async def interrupt(self) -> None:
@@ -74,8 +77,23 @@ class Shell:
         """Close the shell, keeping its folder and exports for the next one."""
         if self._executor is not None:
             executor, self._executor = self._executor, None
-            self._state = await executor.state()
+            state = await executor.state()
             await executor.close()
+            await asyncio.to_thread(_write_shell, self._file, state)
+
+
+def _read_shell(file: Path) -> ShellState | None:
+    try:
+        kept = loads(file.read_bytes())
+        return ShellState(cwd=Path(kept["cwd"]), exports=kept["exports"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # a shell without a past starts in the session's folder
+
+
+def _write_shell(file: Path, state: ShellState) -> None:
+    new = file.with_suffix(".new")
+    new.write_text(dumps({"cwd": str(state.cwd), "exports": dict(state.exports)}))
+    new.replace(file)
 
 
 def context(

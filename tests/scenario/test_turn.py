@@ -706,3 +706,20 @@ async def test_undo_and_retry_are_refused_while_a_turn_is_open(
         await world.settle()
         facts = await world.log(session)
     assert "undo is refused" in facts[-1].body["text"] or "undo is refused" in str(facts[-2].body)
+
+
+async def test_a_shell_goes_on_in_the_next_turn_where_it_was_left(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    first = calls(call("run_shell", command="mkdir -p sub && cd sub && export COLOUR=red"))
+    second = calls(call("run_shell", command='echo "$COLOUR in $(basename $PWD)"'))
+    model = ScriptedModel([first, "Done.", second, "Done."])
+    async with running(sqlite_store, tmp_path, model) as world:
+        session = await world.open()
+        for _ in range(2):
+            await world.turn(session, "Go")
+            (prompt,) = await world.pending(session)
+            await world.answer(prompt, "once")
+            await world.settle()
+        facts = await world.log(session)
+    assert "red in sub" in _results(facts)[1].body["content"]
