@@ -57,6 +57,7 @@ class Shell:
 
     def __init__(self, engine: Engine, session: str) -> None:
         self._engine = engine
+        self._session = session
         self._home = files_of(engine.data, session)
         self._file = keep_of(engine.data, session) / "shell.json"
         self._executor: Executor | None = None
@@ -64,6 +65,7 @@ class Shell:
     async def executor(self) -> Executor:
         """Return the open shell, opening it where the last one left off."""
         if self._executor is None:
+            await asyncio.to_thread(make_folders, self._engine, self._session)
             before = await asyncio.to_thread(_read_shell, self._file)
             self._executor = self._engine.open_executor(self._home, before)
         return self._executor
