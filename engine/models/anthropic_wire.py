@@ -87,14 +87,25 @@ def request(
     }
     if system:
         body["system"] = [*system[:-1], {**system[-1], "cache_control": _MARK}]
-    if tools:
-        body["tools"] = [_tool(each["function"]) for each in wire_tools(tools, "anthropic")]
-        if not entry.parallel:
-            body["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+    body |= _tools(tools, turns, entry.parallel)
     thinking = _thinking(entry.reasoning, limit, turns)
     if thinking and "thinking" not in options.without:
         body["thinking"] = thinking
     return body
+
+
+def _tools(
+    tools: Sequence[Mapping[str, Any]], turns: Sequence[Mapping[str, Any]], parallel: bool
+) -> dict[str, Any]:
+    if tools:
+        made = [_tool(each["function"]) for each in wire_tools(tools, "anthropic")]
+        choice = {"type": "auto", "disable_parallel_tool_use": True}
+        return {"tools": made} if parallel else {"tools": made, "tool_choice": choice}
+    # a history with calls is refused unless their tools are declared, offered or not
+    called = {b["name"] for m in turns for b in m["content"] if b["type"] == "tool_use"}
+    schema = {"type": "object", "properties": {}}
+    gone = [{"name": n, "description": "", "input_schema": schema} for n in sorted(called)]
+    return {"tools": gone, "tool_choice": {"type": "none"}} if gone else {}
 
 
 def _tool(function: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,9 @@ _SPENT = re.compile(r"insufficient.{0,3}(quota|balance|credit)|credit balance|ex
                     r" quota|payment required|billing.{0,10}limit", re.I)  # fmt: skip
 _BUSY = re.compile(r"overloaded|rate.?limit|server_error|api_error|timeout|unavailable|resource_"
                    r"exhausted|internal", re.I)  # fmt: skip
+#: Characters from which a key is taken for one; a local server's may be "x", which is in any text.
+KEY_LENGTH = 8
+
 _TRANSIENT = frozenset({408, 409, 425, 429})
 #: Packages whose exceptions come from the connection or from reading what came over it.
 _NETWORK = frozenset(
@@ -52,8 +55,10 @@ def classify(error: BaseException, model: str, key: str, now: float) -> ModelErr
         now: seconds since the epoch, for a retry-after that is a date.
     """
     chain = list(_chain(error))
-    status, said = _status(chain), _said(chain).replace(key, "[key]") if key else _said(chain)
-    said = " ".join(said.split())[:300]
+    status, said = _status(chain), " ".join(_said(chain).split())
+    if len(key) >= KEY_LENGTH:
+        said = said.replace(key, "[key]")
+    said = said[:300]
     if status is None and not said and not _is_network(chain):
         return None
     text = f"{said} {_kind(chain)}"

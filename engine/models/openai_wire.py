@@ -13,6 +13,7 @@ import openai
 from aisuite.provider import Provider as AisuiteProvider  # type: ignore[import-untyped]
 from aisuite.providers.openai_provider import OpenaiProvider  # type: ignore[import-untyped]
 
+from engine.canonical import dumps
 from engine.models.base import Message, ModelUnavailable, Usage
 from engine.models.catalogue import Provider
 from engine.models.schemas import wire_name, wire_tools
@@ -175,8 +176,9 @@ def read(chunk: Mapping[str, Any], details: _Details | None = None) -> Piece:
     piece = Piece(usage=_usage(chunk))
     for choice in chunk.get("choices") or ():
         delta = choice.get("delta") or {}
-        piece.text += delta.get("content") or delta.get("refusal") or ""
-        piece.reasoning += delta.get("reasoning_content") or delta.get("reasoning") or ""
+        text, thought = _content(delta.get("content"))
+        piece.text += text or delta.get("refusal") or ""
+        piece.reasoning += thought or delta.get("reasoning_content") or delta.get("reasoning") or ""
         if delta.get("tool_calls"):
             piece.calls += tuple(map(_call, delta["tool_calls"]))
         if delta.get("reasoning_details") and details is not None:
@@ -191,13 +193,26 @@ def read(chunk: Mapping[str, Any], details: _Details | None = None) -> Piece:
     return piece
 
 
+def _content(content: Any) -> tuple[str, str]:
+    """Return (text, reasoning): content is text, or Mistral's list of parts."""
+    if not isinstance(content, list):
+        return content or "", ""
+    text, thought = "", ""
+    for part in content:
+        text += part.get("text") or ""
+        thought += "".join(each.get("text") or "" for each in part.get("thinking") or ())
+    return text, thought
+
+
 def _call(part: Mapping[str, Any]) -> CallPiece:
     function = part.get("function") or {}
+    arguments = function.get("arguments") or ""
     return CallPiece(
         index=part.get("index") or 0,
         id=part.get("id") or "",
         name=function.get("name") or "",
-        arguments=function.get("arguments") or "",
+        # some gateways send an object, whole
+        arguments=arguments if isinstance(arguments, str) else dumps(arguments),
     )
 
 

@@ -249,6 +249,16 @@ async def test_a_steering_message_enters_after_the_results(desk: Desk, protocol:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_last_call_without_tools_may_follow_calls(desk: Desk, protocol: str) -> None:
+    desk.fake.replies = [Reply(calls=(("now", ""),)), Reply(text="That is all.")]
+    history: list[Any] = [user("Go")]
+    _, answer = await desk.ask(THINKING[protocol], history, tools=TOOLS)
+    record(history, answer, "9:00")
+    _, answer = await desk.ask(THINKING[protocol], history)
+    assert answer.text == "That is all." and not desk.fake.refused
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_an_image_and_a_pdf_are_sent_to_who_can_take_them(desk: Desk, protocol: str) -> None:
     desk.fake.replies = [Reply(text="I see.")]
     content = [{"type": "text", "text": "Look"}, IMAGE, pdf("Figures")]

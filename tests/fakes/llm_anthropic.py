@@ -66,6 +66,7 @@ def _check_messages(body: dict[str, Any], service: Service) -> None:
         waiting = [b["id"] for b in blocks if b["type"] == "tool_use"]
         demand(not used & set(waiting), "`tool_use` ids must be unique")
         used |= set(waiting)
+    demand(not used or body.get("tools"), "tools: required when messages hold tool_use blocks")
     demand(role == "user", "this model does not support assistant message prefill")
 
 
