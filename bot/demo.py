@@ -188,12 +188,12 @@ class Demo:
         for note in self._plan.notes:
             self._say(note)
         await self._schedule()
-        child = self._start()
+        self._start()
         try:
             store = await open_store(str(self._plan.data / "nod.db"), read_only=True)
             try:
                 async with asyncio.timeout(_RUN):
-                    session, child = await self._work(store, child)
+                    session = await self._work(store)
                 await self._report(store, session)
             finally:
                 await store.close()
@@ -204,7 +204,7 @@ class Demo:
             ) from None
         finally:
             with suppress(ProcessLookupError):
-                await child.stop()
+                await self._child.stop()
         return not self._failed
 
     # -- the run
@@ -243,32 +243,32 @@ class Demo:
         tx.run("schedule_enable", id=added.id, enabled=1, next=now, now=now)
         return added
 
-    def _start(self) -> Child:
-        child = Child(self._plan.data, self._plan.environ)
-        self._step(f"Started `nod serve` as process {child.pid}.")
-        return child
+    def _start(self) -> None:
+        self._child = Child(self._plan.data, self._plan.environ)
+        self._step(f"Started `nod serve` as process {self._child.pid}.")
 
-    async def _work(self, store: Store, child: Child) -> tuple[str, Child]:
+    async def _work(self, store: Store) -> str:
         """Follow the run to its end; the first time it waits, its process is killed."""
-        session = await self._until(store, child, _first_session)
+        session = await self._until(store, _first_session)
         killed = False
         while True:
-            await self._until(store, child, lambda tx: self._rests(tx, session))
+            await self._until(store, lambda tx: self._rests(tx, session))
             waiting = await store.read(lambda tx: inbox.pending_in(tx, session))
             if not waiting:
-                return session, child
+                return str(session)
             if not killed:
-                child, killed = self._kill(child), True
+                self._kill()
+                killed = True
             for prompt in waiting:
-                await self._answer(child, prompt)
+                await self._answer(prompt)
 
-    async def _until(self, store: Store, child: Child, look: Callable[[Tx], Any]) -> Any:
+    async def _until(self, store: Store, look: Callable[[Tx], Any]) -> Any:
         """Return what `look` finds, once it finds something."""
         while True:
             found = await store.read(look)
             if found:
                 return found
-            child.check()
+            self._child.check()
             await asyncio.sleep(_LOOK)
 
     def _rests(self, tx: Tx, session: str) -> bool:
@@ -291,12 +291,12 @@ class Demo:
         for line in listings.told(event):
             self._say(f"    {line}")
 
-    def _kill(self, child: Child) -> Child:
-        child.kill()
-        self._step(f"It waits for a nod, so process {child.pid} was killed (SIGKILL).")
-        return self._start()
+    def _kill(self) -> None:
+        self._child.kill()
+        self._step(f"It waits for a nod, so process {self._child.pid} was killed (SIGKILL).")
+        self._start()
 
-    async def _answer(self, child: Child, prompt: Prompt) -> None:
+    async def _answer(self, prompt: Prompt) -> None:
         """Show the card and take the answer, over the socket, as another surface would."""
         for line in ["", *self._card(prompt).splitlines(), ""]:
             self._say(f"  │ {line}")
@@ -304,15 +304,15 @@ class Demo:
         command, words = ("approve", prompt.id) if yes else ("deny", f"{prompt.id} not today")
         if prompt.kind not in ("approval", "plan", "grant"):
             command, words = "answer", f"{prompt.id} {_SHRUG.get(prompt.kind, 'decide yourself')}"
-        said = await self._sent(child, command, words)
+        said = await self._sent(command, words)
         self._step(f"Answered from process {os.getpid()}, over the socket: {said}")
 
-    async def _sent(self, child: Child, command: str, words: str) -> str:
+    async def _sent(self, command: str, words: str) -> str:
         """Send a command to the child, as soon as it listens."""
         while True:
             with suppress(socket.NotRunning):
                 return await socket.ask(self._socket, command, words, thread=ANSWERS_FROM)
-            child.check()
+            self._child.check()
             await asyncio.sleep(_LOOK)
 
     def _card(self, prompt: Prompt) -> str:
