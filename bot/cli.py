@@ -120,9 +120,12 @@ def _read(work: Callable[[Tx], T]) -> T:
 @app.command()
 def version() -> None:
     """Show the version."""
-    from importlib.metadata import version as installed
+    from importlib import metadata
 
-    typer.echo(f"nod {installed('nod-coworker')}")
+    try:
+        typer.echo(f"nod {metadata.version('nod-coworker')}")
+    except metadata.PackageNotFoundError:
+        typer.echo("nod from its sources, not installed")
 
 
 @app.command()

@@ -9,11 +9,13 @@ from bot.app import house_of, socket_path
 from bot.commands import Context
 from bot.picking import load_catalogue, pick
 from bot.settings import Settings, make_data_folder
+from bot.surfaces.console import thread_name
 from engine import people
 from engine.clock import system_now
 from engine.errors import NodError, StoreBusy
 from engine.store.lock import AdvanceLock
 from engine.store.opening import open_store, sqlite_path
+from engine.targets import ThreadTarget
 
 __all__ = ["command"]
 
@@ -28,8 +30,11 @@ async def command(
 ) -> str:
     """Carry out a command as the person at the console and return what it says.
 
-    Raises NodError: what the command refused, or that it needs a Nod at work.
+    `thread` is the thread_target it is given in. Raises NodError: no such place, what the command
+    refused, or that it needs a Nod at work.
     """
+    if ThreadTarget.parse(thread).surface == "console":
+        thread_name(thread)
     if socket_path(settings).exists() or name not in ALONE:
         try:
             return await socket.ask(socket_path(settings), name, arguments, thread)
