@@ -1,0 +1,147 @@
+"""The doctor: what is there, what is missing, what mends it; a key is named and never shown."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot import doctor
+from bot.doctor import Finding
+from engine import inbox
+from engine.inbox import Prompt
+from engine.store.base import Store
+from engine.store.opening import open_store
+
+NOON = 1_790_000_000.0
+
+
+async def found(tmp_path: Path, **more: str) -> dict[str, Finding]:
+    variables = {"NOD_HOME": str(tmp_path / "data"), "NOD_MODEL": "practice:rules", **more}
+    findings = await doctor.examine(variables, lambda: NOON)
+    return {finding.name: finding for finding in findings}
+
+
+async def store_in(tmp_path: Path) -> Store:
+    (tmp_path / "data").mkdir(mode=0o700)
+    return await open_store(str(tmp_path / "data" / "nod.db"))
+
+
+async def test_a_fresh_machine_is_sound_and_nothing_is_made(tmp_path: Path) -> None:
+    findings = await found(tmp_path)
+    assert doctor.sound(findings.values())
+    assert findings["data"].state == findings["store"].state == "note"
+    assert findings["running"].fix == "nod"
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_broken_settings_are_told_and_nothing_after_them(tmp_path: Path) -> None:
+    findings = await found(tmp_path, NOD_MODE="fast")
+    assert list(findings) == ["python", "settings"]
+    assert not doctor.sound(findings.values())
+    assert "Choose one of discuss" in findings["settings"].fix
+
+
+async def test_a_key_is_named_and_never_shown(tmp_path: Path) -> None:
+    key = {"OPENAI_API_KEY": "correct-horse"}
+    findings = await found(tmp_path, NOD_MODEL="openai:gpt-5", **key)
+    assert "key in OPENAI_API_KEY" in findings["model"].text
+    assert "correct-horse" not in "\n".join(doctor.lines(findings.values()))
+
+
+def _junk(data: Path) -> None:
+    (data / "nod.db").write_bytes(b"junk")
+
+
+def _no_folder(data: Path) -> None:
+    data.rmdir()
+    data.write_text("", encoding="utf-8")
+
+
+MISSING: list[tuple[str, Callable[[Path], None], dict[str, str], str, str]] = [
+    ("no_key", lambda data: None, {"NOD_MODEL": "openai:gpt-5"}, "model", "Set OPENAI_API_KEY"),
+    ("no_model", lambda data: None, {"NOD_MODEL": "nope:x"}, "model", "Providers are"),
+    ("junk_store", _junk, {}, "store", "nod restore"),
+    ("no_folder", _no_folder, {}, "data", "Set NOD_HOME"),
+]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "more", "name", "fix"), [m[1:] for m in MISSING], ids=[m[0] for m in MISSING]
+)
+async def test_what_is_needed_and_missing_is_marked_with_what_mends_it(
+    tmp_path: Path, spoil: Callable[[Path], None], more: dict[str, str], name: str, fix: str
+) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    spoil(tmp_path / "data")
+    findings = await found(tmp_path, **more)
+    assert findings[name].state == "missing"
+    assert fix in findings[name].fix
+    assert not doctor.sound(findings.values())
+
+
+async def test_a_store_that_is_damaged_inside_is_found(tmp_path: Path) -> None:
+    store = await store_in(tmp_path)
+    await store.close()
+    file = tmp_path / "data" / "nod.db"
+    raw = bytearray(file.read_bytes())
+    middle = len(raw) // 2
+    raw[middle : middle + 8192] = b"\xff" * 8192
+    file.write_bytes(raw)
+    finding = (await found(tmp_path))["store"]
+    assert finding.state == "missing"
+    assert "damaged" in finding.text
+
+
+async def test_what_waits_is_counted_with_the_command_that_shows_it(tmp_path: Path) -> None:
+    store = await store_in(tmp_path)
+    prompt = Prompt(
+        id="p1",
+        tenant="local",
+        session=None,
+        kind="notice",
+        subject="x",
+        approvers={"role": "owner"},
+        created_at=NOON,
+        deadline=NOON + 1,
+    )
+    await store.write(lambda tx: inbox.ask(tx, prompt))
+    await store.close()
+    findings = await found(tmp_path)
+    assert (findings["inbox"].text, findings["inbox"].fix) == ("1 waiting", "nod inbox")
+    assert findings["store"].text.endswith("· whole")
+    assert findings["schedules"].text == "none"
+
+
+async def test_a_folder_others_may_enter_is_noted_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o755)
+    finding = (await found(tmp_path))["data"]
+    assert (finding.state, finding.fix) == ("note", f"chmod 700 '{tmp_path}/data'")
+
+
+async def test_without_git_and_ripgrep_the_doctor_says_what_that_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    findings = await found(tmp_path)
+    assert "no git tools" in findings["git"].text
+    assert "slower" in findings["ripgrep"].text
+    assert doctor.sound(findings.values())
+
+
+async def test_a_clock_in_the_past_is_missing(tmp_path: Path) -> None:
+    findings = await doctor.examine({"NOD_HOME": str(tmp_path)}, lambda: 0.0)
+    (clock,) = [each for each in findings if each.name == "clock"]
+    assert (clock.state, clock.fix) == ("missing", "Set the system's clock.")
+
+
+def test_findings_are_shown_one_a_line_with_their_mending() -> None:
+    shown = doctor.lines(
+        [
+            Finding(name="git", text="/usr/bin/git"),
+            Finding(name="data", state="missing", text="gone", fix="Make it."),
+        ]
+    )
+    assert list(shown) == ["✓ git        /usr/bin/git", "✗ data       gone", f"{'':13}→ Make it."]
