@@ -1,0 +1,1 @@
+"""The figures, measured: `python -m tests.bench` prints one JSON object."""
