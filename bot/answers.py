@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from engine import inbox, people, sessions
-from engine.canonical import dumps
 from engine.clock import Now, mint
 from engine.errors import PromptError
 from engine.inbox import Person, Prompt, Resolution
@@ -79,15 +78,6 @@ def take(
         effect = _EFFECTS.get(prompt.kind)
         if effect is not None:
             moved += effect(tx, house, resolution.prompt, by, now)
-        if prompt.session is None:
-            payload = dumps({"prompt": prompt.id})
-            tx.run(
-                "delivery_reopen",
-                tenant=house.tenant,
-                subject=f"prompt:{prompt.id}",
-                payload=payload,
-                now=now,
-            )
     return resolution, moved
 
 

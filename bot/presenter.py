@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from functools import partial
 from types import TracebackType
 
 from bot.follower import Follower
@@ -158,6 +157,7 @@ class Presenter:
             try:
                 await self._recover()
                 await self._show_prompts()
+                await self._redraw_prompts()
                 await self._show_rows()
             except _FAILURES as error:
                 _log.warning("looking for what to show failed: %s", error)
@@ -210,19 +210,27 @@ class Presenter:
         row = tx.one("session_get", id=prompt.session) if prompt.session else None
         return self._place if row is None else str(row["home"])
 
+    async def _redraw_prompts(self) -> None:
+        """Bring the cards of no session to their decided form, by whomever it was decided."""
+
+        def look(tx: Tx) -> tuple[list[Row], dict[str, str]]:
+            rows = list(tx.all("prompts_stale", tenant=self._stage.tenant, limit=LOOK))
+            return rows, self._stage.names(tx, [inbox.prompt_from(row) for row in rows])
+
+        rows, names = await self._stage.store.read(look)
+        for row in rows:
+            prompt, place = inbox.prompt_from(row), row["destination"]
+            message = self._stage.card([prompt], place, names)
+            if row["shown"] != fingerprint(message):
+                await self._try("", f"prompt:{prompt.id}", place, message, row["ref"], False)
+
     async def _show_rows(self) -> None:
-        """Show delivery rows that carry their text, and cards that changed outside a log."""
+        """Show delivery rows that carry their text, such as reminders."""
         for row in await self._stage.outbox.waiting(LOOK):
-            payload = loads(row["payload"])
-            message = Message(text=payload.get("text", ""))
-            if "prompt" in payload:
-                ids, place = [payload["prompt"]], row["destination"]
-                asked = partial(self._stage.asked, ids=ids)
-                prompts, names = await self._stage.store.read(asked)
-                message = self._stage.card(prompts, place, names)
+            message = Message(text=str(loads(row["payload"])["text"]))
             doubt = row["created_at"] < self._started
             await self._try(
-                row["session_id"], row["subject"], row["destination"], message, row["ref"], doubt
+                row["session_id"], row["subject"], row["destination"], message, "", doubt
             )
 
     async def _try(

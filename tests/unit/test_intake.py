@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,23 @@ NOW = 1_750_057_320.0  # Monday 2025-06-16 07:02 UTC
 BO = Author(id="7", name="Bo")
 
 
-@pytest.fixture
-async def chat(store: Store, tmp_path: Path) -> AsyncIterator[Chat]:
+def alone(store: Store, data: Path) -> AbstractAsyncContextManager[Chat]:
     """A chat in which nothing is advanced or shown: the intake alone."""
     model = ScriptedModel()
-    async with chatting(
-        store, tmp_path, model, at_work=False, presenting=False, now=lambda: NOW
-    ) as made:
+    return chatting(store, data, model, at_work=False, presenting=False, now=lambda: NOW)
+
+
+@pytest.fixture
+async def chat(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Chat]:
+    """An intake alone, on SQLite."""
+    async with alone(sqlite_store, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def any_chat(store: Store, tmp_path: Path) -> AsyncIterator[Chat]:
+    """An intake alone, on each store, for what rests on the transaction."""
+    async with alone(store, tmp_path) as made:
         yield made
 
 
@@ -86,7 +97,8 @@ async def prompt_now(chat: Chat, prompt: Prompt) -> Prompt:
 # -- once, and to the right session
 
 
-async def test_a_message_opens_a_session_and_waits_in_its_mailbox(chat: Chat) -> None:
+async def test_a_message_opens_a_session_and_waits_in_its_mailbox(any_chat: Chat) -> None:
+    chat = any_chat
     receipt = await chat.take(said("Hello there"))
     assert receipt.status == "accepted"
     session = await chat.store.read(lambda tx: sessions.get(tx, str(receipt.session)))
@@ -95,14 +107,16 @@ async def test_a_message_opens_a_session_and_waits_in_its_mailbox(chat: Chat) ->
     assert [row["kind"] for row in await mail(chat, session.id)] == ["message"]
 
 
-async def test_the_second_copy_of_an_event_is_nothing(chat: Chat) -> None:
+async def test_the_second_copy_of_an_event_is_nothing(any_chat: Chat) -> None:
+    chat = any_chat
     first = await chat.take(said("Hello"))
     again = await chat.take(said("Hello"))
     assert (first.status, again.status) == ("accepted", "duplicate")
     assert len(await mail(chat, first.session)) == 1
 
 
-async def test_two_copies_at_once_make_one_message(chat: Chat) -> None:
+async def test_two_copies_at_once_make_one_message(any_chat: Chat) -> None:
+    chat = any_chat
     receipts = await asyncio.gather(
         *(chat.take(said("Hello")) for _ in range(4)), return_exceptions=True
     )
@@ -222,7 +236,8 @@ async def test_a_line_is_a_no_with_what_to_do_instead(chat: Chat, kind: str) -> 
     assert await mail(chat, session) == []
 
 
-async def test_a_line_answers_every_open_row_of_the_card(chat: Chat) -> None:
+async def test_a_line_answers_every_open_row_of_the_card(any_chat: Chat) -> None:
+    chat = any_chat
     session = await opened(chat)
     rows = [await raised(chat, session, id=f"p{n}") for n in range(3)]
     await chat.take(said("no, wait"))
@@ -324,7 +339,8 @@ def pressed(prompt: Prompt, answer: str, key: bytes, event: str = "e1", **more: 
     )
 
 
-async def test_a_press_decides_once_and_wakes_the_session(chat: Chat) -> None:
+async def test_a_press_decides_once_and_wakes_the_session(any_chat: Chat) -> None:
+    chat = any_chat
     session = await opened(chat)
     prompt = await raised(chat, session)
     first = await chat.take(pressed(prompt, "once", chat.key))
@@ -365,7 +381,8 @@ async def test_an_edit_carries_its_arguments(chat: Chat) -> None:
     assert answer == {"kind": "edit", "arguments": {"text": "better"}}
 
 
-async def test_the_message_of_a_press_is_remembered(chat: Chat) -> None:
+async def test_the_message_of_a_press_is_remembered(any_chat: Chat) -> None:
+    chat = any_chat
     session = await opened(chat)
     prompt = await raised(chat, session)
     await chat.take(pressed(prompt, "once", chat.key, ref="forwarded/1"))
@@ -387,7 +404,8 @@ async def test_auto_from_a_plan_is_the_owners(chat: Chat) -> None:
     assert (await prompt_now(chat, prompt)).answer == {"kind": "approve", "mode": "auto"}
 
 
-async def test_a_granted_folder_becomes_a_root(chat: Chat) -> None:
+async def test_a_granted_folder_becomes_a_root(any_chat: Chat) -> None:
+    chat = any_chat
     session = await opened(chat)
     payload = {"text": "/srv", "root": {"path": "/srv", "writable": False}}
     prompt = await raised(chat, session, "grant", payload=payload)
@@ -412,7 +430,8 @@ async def test_somebody_unknown_waits_for_the_owners_word(chat: Chat) -> None:
     assert [(p.kind, p.subject) for p in prompts] == [("access", "memory:7")]
 
 
-async def test_allow_and_deliver_routes_what_waited(chat: Chat) -> None:
+async def test_allow_and_deliver_routes_what_waited(any_chat: Chat) -> None:
+    chat = any_chat
     await chat.take(said("hi", "e1", target="memory:x", person=BO))
     await chat.take(said("hello?", "e2", target="memory:x", person=BO))
     (prompt,) = await chat.store.read(lambda tx: inbox.pending(tx, "local"))
@@ -436,7 +455,8 @@ async def test_allow_lets_the_next_message_in(chat: Chat) -> None:
     assert len(await mail(chat, receipt.session)) == 1
 
 
-async def test_one_who_was_dismissed_is_not_answered_again(chat: Chat) -> None:
+async def test_one_who_was_dismissed_is_not_answered_again(any_chat: Chat) -> None:
+    chat = any_chat
     await chat.take(said("hi", "e1", target="memory:x", person=BO))
     (prompt,) = await chat.store.read(lambda tx: inbox.pending(tx, "local"))
     await chat.take(pressed(prompt, "dismiss", chat.key))
@@ -475,7 +495,8 @@ def attached(name: str, content: bytes, media_type: str = "text/plain", size: in
     return Attachment(name=name, media_type=media_type, bytes=size or len(content), fetch=fetch)
 
 
-async def test_files_land_in_the_sessions_folder(chat: Chat) -> None:
+async def test_files_land_in_the_sessions_folder(any_chat: Chat) -> None:
+    chat = any_chat
     files = (attached("a.txt", b"one"), attached("a.txt", b"two"))
     receipt = await chat.take(said("look", files=files))
     folder = sessions.files_of(chat.data, str(receipt.session)) / "in"

@@ -29,10 +29,6 @@ on conflict (tenant_id, subject, destination, part) do update set
 select subject from deliveries
 where tenant_id = :tenant and ref = :ref and subject like 'prompt:%' order by subject
 
--- name: delivery_reopen
-update deliveries set status = 'open', payload = :payload, updated_at = :now
-where tenant_id = :tenant and subject = :subject
-
 -- name: deliveries_of_call
 select id from deliveries where session_id = :session and kind = 'act' and subject like :prefix
 
@@ -64,3 +60,11 @@ select p.* from prompts p left join sessions s on s.id = p.session_id
 where p.tenant_id = :tenant and p.status = 'pending'
   and (s.home = :target or (p.session_id is null and :target = :place))
 order by p.created_at, p.id limit :limit
+
+-- Cards of no session, decided after they were last drawn.
+-- name: prompts_stale
+select p.*, d.destination, d.ref, d.shown from prompts p
+join deliveries d on d.tenant_id = p.tenant_id and d.subject = 'prompt:' || p.id
+where p.session_id is null and p.tenant_id = :tenant and p.status = 'resolved'
+  and d.ref is not null and d.updated_at <= p.resolved_at
+order by p.resolved_at limit :limit
