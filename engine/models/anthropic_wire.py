@@ -15,7 +15,14 @@ from engine.models.base import Message, Usage
 from engine.models.catalogue import Provider
 from engine.models.schemas import wire_name, wire_tools
 from engine.models.stream import CallPiece, Piece
-from engine.models.wire import CallIds, Options, arguments_object, data_url, max_tokens
+from engine.models.wire import (
+    CallIds,
+    Options,
+    alternating,
+    arguments_object,
+    data_url,
+    max_tokens,
+)
 
 __all__ = ["OPTIONAL", "Reader", "Wire", "request"]
 
@@ -144,7 +151,7 @@ def _conversation(
     ids = CallIds(options.entry)
     system: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
-    for message in messages:
+    for message in alternating(messages):
         role = message["role"]
         if role == "system" and not turns:
             system.append(_text(message["content"]))

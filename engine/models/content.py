@@ -82,24 +82,19 @@ def fit(
 
     Images, PDFs and other files become text where the model has no sense for them; keys only
     people see are stripped; reasoning goes back only to the model that made it; blank text is
-    dropped; neighbouring user messages are joined where the provider wants that. PDFs a model
-    cannot take must have been read by `documents.prepare` before.
+    dropped. PDFs a model cannot take must have been read by `documents.prepare` before. Each
+    message is fitted by itself, so with `open_from` a part may be fitted alone.
 
     `open_from` is the index at which the open turn begins; None: it is found by its user message.
     """
     documents = documents or Documents()
     border = _open_turn(messages) if open_from is None else open_from
-    alternate = entry.provider.alternate
     fitted: list[Message] = []
     for index, message in enumerate(messages):
         made: Message | None = message
         if not _fits(message):
             made = _made(message, entry, documents, is_open=index >= border)
-        if made is None:
-            continue
-        if alternate:
-            _append_alternating(fitted, made)
-        else:
+        if made is not None:
             fitted.append(made)
     return fitted
 
@@ -190,27 +185,6 @@ def _assistant(message: Message, entry: Entry, is_open: bool) -> dict[str, Any] 
         if data:
             made["provider_data"] = {entry.provider.name: data}
     return made
-
-
-def _append_alternating(fitted: list[Message], made: Message) -> None:
-    last = fitted[-1]["role"] if fitted else "system"
-    role = made["role"]
-    if role == last == "user":
-        fitted[-1] = {"role": "user", "content": _join(fitted[-1]["content"], made["content"])}
-        return
-    if last == "system" and role in ("assistant", "tool"):
-        fitted.append({"role": "user", "content": "(continued)"})
-    fitted.append(made)
-
-
-def _join(first: Any, second: Any) -> Any:
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    return [*_as_parts(first), *_as_parts(second)]
-
-
-def _as_parts(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
 def _plain(content: Any) -> str:

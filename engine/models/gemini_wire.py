@@ -18,7 +18,14 @@ from engine.models.base import Message, ModelUnavailable, Usage
 from engine.models.catalogue import Provider
 from engine.models.schemas import wire_name, wire_tools
 from engine.models.stream import CallPiece, Piece
-from engine.models.wire import CallIds, Options, arguments_object, data_url, max_tokens
+from engine.models.wire import (
+    CallIds,
+    Options,
+    alternating,
+    arguments_object,
+    data_url,
+    max_tokens,
+)
 
 __all__ = ["OPTIONAL", "Reader", "Wire", "request"]
 
@@ -124,7 +131,7 @@ def _conversation(
     ids, sent = CallIds(options.entry), dict[str, dict[str, Any]]()
     system: list[str] = []
     contents: list[dict[str, Any]] = []
-    for message in messages:
+    for message in alternating(messages):
         role = message["role"]
         if role == "system" and not contents:
             system.append(message["content"])

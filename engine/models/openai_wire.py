@@ -18,7 +18,7 @@ from engine.models.base import Message, ModelUnavailable, Usage
 from engine.models.catalogue import Provider
 from engine.models.schemas import wire_name, wire_tools
 from engine.models.stream import CallPiece, Piece
-from engine.models.wire import CallIds, Options, max_tokens
+from engine.models.wire import CallIds, Options, alternating, max_tokens
 
 __all__ = ["OPTIONAL", "Wire", "read", "request"]
 
@@ -113,7 +113,7 @@ _RENAMED = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max
 def _messages(messages: Sequence[Message], options: Options) -> list[dict[str, Any]]:
     ids = CallIds(options.entry)
     made: list[dict[str, Any]] = []
-    for message in messages:
+    for message in alternating(messages) if options.entry.provider.alternate else messages:
         role = message["role"]
         if role == "assistant":
             made.append(_assistant(message, ids, options))

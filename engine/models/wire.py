@@ -1,10 +1,10 @@
-"""What the wire protocols share: ids of calls as providers take them, arguments, data URLs."""
+"""What the wire protocols share: who speaks when, ids of calls, arguments, data URLs."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,15 @@ from engine.canonical import digest
 from engine.models.base import Message
 from engine.models.catalogue import Entry
 
-__all__ = ["ANSWER_TOKENS", "CallIds", "Options", "arguments_object", "data_url", "max_tokens"]
+__all__ = [
+    "ANSWER_TOKENS",
+    "CallIds",
+    "Options",
+    "alternating",
+    "arguments_object",
+    "data_url",
+    "max_tokens",
+]
 
 #: The most tokens one answer is given; more only lengthens a runaway.
 ANSWER_TOKENS = 32_000
@@ -84,3 +92,28 @@ def data_url(url: str) -> tuple[str, str]:
 def max_tokens(entry: Entry) -> int | None:
     """Return the limit of an answer in tokens, or None to leave it to the provider."""
     return min(entry.max_output, ANSWER_TOKENS) if entry.max_output else None
+
+
+def alternating(messages: Sequence[Message]) -> list[Message]:
+    """Return `messages` with neighbouring user messages joined, and one before the first answer."""
+    made: list[Message] = []
+    for message in messages:
+        last = made[-1]["role"] if made else "system"
+        role = message["role"]
+        if role == last == "user":
+            made[-1] = {"role": "user", "content": _join(made[-1]["content"], message["content"])}
+            continue
+        if last == "system" and role in ("assistant", "tool"):
+            made.append({"role": "user", "content": "(continued)"})
+        made.append(message)
+    return made
+
+
+def _join(first: Any, second: Any) -> Any:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_as_parts(first), *_as_parts(second)]
+
+
+def _as_parts(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

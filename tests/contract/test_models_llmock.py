@@ -47,7 +47,9 @@ async def router(server: LLMockServer) -> AsyncIterator[Router]:
         Catalogue.load(),
         environ,
         pace=Pace(first=0.5, between=0.5),
-        patience=Patience(attempts=3, first=0.05),
+        # long enough for the server to have noted the end of the attempt before
+        patience=Patience(attempts=3, first=0.3),
+        chance=lambda: 1.0,
     )
     yield made
     await made.aclose()

@@ -177,29 +177,16 @@ def test_blank_text_is_never_sent(blank: Any) -> None:
     assert fitted[-1]["content"] == "(no text)"
 
 
-def test_two_user_messages_are_joined_only_where_needed() -> None:
-    history: list[dict[str, Any]] = [
-        {"role": "user", "content": "a"},
-        {"role": "user", "content": [{"type": "text", "text": "b"}, IMAGE]},
-    ]
-    assert len(fit(history, VISION)) == 2
-    (joined,) = fit(history, CLAUDE)
-    assert joined["content"] == [
-        {"type": "text", "text": "a"},
-        {"type": "text", "text": "b"},
-        IMAGE,
-    ]
-
-
-def test_a_history_that_begins_with_an_answer_gets_a_user_message_before_it() -> None:
-    history = [{"role": "system", "content": "s"}, {"role": "assistant", "content": "hi"}]
-    assert [m["role"] for m in fit(history, CLAUDE)] == ["system", "user", "assistant"]
-
-
 def test_lone_surrogates_are_replaced_and_pairs_kept() -> None:
     lone, pair = "hi " + chr(0xD83D), "\U0001f600"
     fitted = fit([{"role": "user", "content": lone + pair}], VISION)
     assert fitted[0]["content"] == "hi �" + pair
+
+
+def test_fitting_a_part_gives_a_part_of_the_whole() -> None:
+    history = [*turn(CLAUDE.id, reasoning="r"), {"role": "user", "content": "a"}] * 3
+    parts = [fit(history[:5], CLAUDE), fit(history[5:], CLAUDE)]
+    assert parts[0] + parts[1] == fit(history, CLAUDE)
 
 
 def test_fitting_twice_changes_nothing() -> None:
