@@ -23,7 +23,17 @@ from engine.permissions.base import Mode
 from engine.turn.state import Limits
 from engine.work import base
 
-__all__ = ["Ceilings", "Settings", "data_folder", "load", "make_data_folder"]
+__all__ = [
+    "Ceilings",
+    "Discord",
+    "Settings",
+    "Slack",
+    "Telegram",
+    "Web",
+    "data_folder",
+    "load",
+    "make_data_folder",
+]
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -34,6 +44,44 @@ class Ceilings(base.Ceilings):
 
     #: Bytes of one file that comes in.
     file_bytes: int = 20_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Web:
+    """Where the HTTP server listens; it does only when something needs it, or a port is set."""
+
+    host: str = "127.0.0.1"
+    #: None: 8080, once a platform needs it. 0: any free one.
+    port: int | None = None
+    #: The https address platforms and people reach it under; empty: none.
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slack:
+    """How to connect to Slack; its tokens are secrets."""
+
+    #: socket (no public address needed) or http.
+    mode: str = "socket"
+    base_url: str = "https://slack.com/api/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telegram:
+    """How to connect to Telegram; its tokens are secrets."""
+
+    #: polling (no public address needed) or webhook.
+    mode: str = "polling"
+    #: Another one for a Bot API server of one's own.
+    base_url: str = "https://api.telegram.org"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discord:
+    """How to connect to Discord; its token is a secret. Empty addresses: Discord's own."""
+
+    base_url: str = ""
+    gateway_url: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +109,10 @@ class Settings:
     gateways: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     ceilings: Ceilings = field(default_factory=Ceilings)
+    web: Web = field(default_factory=Web)
+    slack: Slack = field(default_factory=Slack)
+    telegram: Telegram = field(default_factory=Telegram)
+    discord: Discord = field(default_factory=Discord)
     #: Days a session is kept after its last word; 0: for ever.
     retention_days: int = 0
     log_level: str = "info"
@@ -103,6 +155,15 @@ _KEYS: Mapping[str, _Key] = {
     **{f"limits.{name}": _Key("number") for name in Limits.__dataclass_fields__},
     **{f"ceilings.{name}": _Key("number") for name in Ceilings.__dataclass_fields__},
     "retention.days": _Key("number", least=0),
+    "web.host": _Key("text"),
+    "web.port": _Key("number", least=0),
+    "web.url": _Key("text"),
+    "slack.mode": _Key("text", choices=("socket", "http")),
+    "slack.base_url": _Key("text"),
+    "telegram.mode": _Key("text", choices=("polling", "webhook")),
+    "telegram.base_url": _Key("text"),
+    "discord.base_url": _Key("text"),
+    "discord.gateway_url": _Key("text"),
 }
 _SECTIONS = frozenset(name.partition(".")[0] for name in _KEYS if "." in name)
 _WORDS = {"text": "text in quotes", "list": "a list of texts", "number": "a whole number"}
@@ -160,6 +221,10 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         gateways=gateways,
         limits=Limits(**_section(values, "limits")),
         ceilings=Ceilings(**_section(values, "ceilings")),
+        web=_web(_section(values, "web"), environ),
+        slack=Slack(**_section(values, "slack")),
+        telegram=Telegram(**_section(values, "telegram")),
+        discord=Discord(**_section(values, "discord")),
         retention_days=values.get("retention.days", 0),
         ignored=tuple(ignored),
         **{name: values[name] for name in _PLAIN if name in values},
@@ -285,7 +350,8 @@ def _shown(value: Any) -> str:
 
 def _nearest(name: str) -> str:
     tail = name.rpartition(".")[2]
-    near = [known for known in _KEYS if known.rpartition(".")[2] == tail]  # in the wrong section
+    in_other = [known for known in _KEYS if known.rpartition(".")[2] == tail]
+    near = [tail] if tail in _KEYS else in_other  # in the wrong section
     near = near or difflib.get_close_matches(name, _KEYS, n=2)
     quoted = " or ".join(f"'{known}'" for known in near)
     return f"Did you mean {quoted}?" if near else f"Settings are {', '.join(_KEYS)}."
@@ -322,6 +388,15 @@ def _typed(variable: str, name: str, text: str) -> Any:
 def _section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
     start = section + "."
     return {k.removeprefix(start): v for k, v in values.items() if k.startswith(start)}
+
+
+def _web(values: dict[str, Any], environ: Mapping[str, str]) -> Web:
+    """Return where to listen. A platform that runs a Procfile names a port, for all comers."""
+    named = environ.get("PORT", "")
+    if "port" not in values and re.fullmatch(r"\d{1,5}", named):
+        values = {"host": "0.0.0.0", **values, "port": int(named)}
+    values["url"] = values.get("url", "").rstrip("/")
+    return Web(**values)
 
 
 def _under(base: Path, name: str | None) -> Path | None:

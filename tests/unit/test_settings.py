@@ -77,6 +77,29 @@ def test_another_file_can_be_named(tmp_path: Path) -> None:
     assert (found.mode, found.catalogue) == ("discuss", tmp_path / "mine.toml")
 
 
+def test_the_server_listens_only_where_it_was_told(tmp_path: Path) -> None:
+    found = settings.load(environ(tmp_path, '[web]\nport = 9000\nurl = "https://nod.example/"\n'))
+    assert (found.web.host, found.web.port) == ("127.0.0.1", 9000)
+    assert found.web.url == "https://nod.example"
+    assert settings.load(environ(tmp_path)).web.port is None
+
+
+def test_a_platform_that_reads_procfiles_names_the_port(tmp_path: Path) -> None:
+    assert settings.load(environ(tmp_path, PORT="5000")).web == settings.Web(
+        host="0.0.0.0", port=5000
+    )
+    found = settings.load(environ(tmp_path, "[web]\nport = 9000\n", PORT="5000"))
+    assert (found.web.host, found.web.port) == ("127.0.0.1", 9000)
+
+
+def test_platforms_are_set_in_tables_and_variables(tmp_path: Path) -> None:
+    text = '[slack]\nmode = "http"\n[telegram]\nbase_url = "http://127.0.0.1:1"\n'
+    found = settings.load(environ(tmp_path, text, NOD_DISCORD_BASE_URL="http://127.0.0.1:2/api"))
+    assert (found.slack.mode, found.telegram.mode) == ("http", "polling")
+    assert found.telegram.base_url == "http://127.0.0.1:1"
+    assert found.discord.base_url == "http://127.0.0.1:2/api"
+
+
 WRONG = [
     ("unknown_key", '\nmodle = "x"\n', "nod.toml, line 2: there is no setting 'modle'", "'model'"),
     ("unknown_everything", "qqqq = 1\n", "line 1: there is no setting 'qqqq'", "Settings are"),
