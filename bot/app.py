@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from bot import cards
 from bot import settings as reading
-from bot.answers import Defaults, House
+from bot.answers import Defaults, House, offer_folder
 from bot.commands import Context
 from bot.intake import Intake
 from bot.keeping import keep
@@ -32,7 +32,7 @@ from bot.surfaces.base import Author, Surface
 from bot.surfaces.console import ConsoleSurface
 from bot.terminal import Seat
 from connectors.registry import connector_tools
-from engine import people
+from engine import people, sessions
 from engine.clock import Now, system_now
 from engine.events import Bus
 from engine.models.base import ModelError
@@ -41,7 +41,7 @@ from engine.models.router import Router
 from engine.sandbox.base import ShellState
 from engine.sandbox.local import LocalExecutor
 from engine.schedule.alarm import Alarm
-from engine.store.base import Store
+from engine.store.base import Store, Tx
 from engine.store.lock import AdvanceLock
 from engine.store.opening import open_store, sqlite_path
 from engine.tools.base import Registry
@@ -243,6 +243,18 @@ class App:
             person=CONSOLE_PERSON,
             key=self.key,
         )
+
+    async def offer(self, thread: str, folder: Path) -> None:
+        """Ask in the console thread whether its session may read `folder`, unless it was asked."""
+        house, target, now = self.context.house, f"console:{thread}", self._now()
+
+        def ask(tx: Tx) -> None:
+            found = sessions.find_thread(tx, house.tenant, target)
+            found = found or house.open(tx, target, people.CONSOLE, now)
+            offer_folder(tx, house, sessions.get(tx, found), folder)
+
+        await self.store.write(ask)
+        self.presenter.poke()
 
     async def _say(self, target: str, text: str) -> str:
         """Take a line from another process of the person at the console."""

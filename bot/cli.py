@@ -234,6 +234,9 @@ def talk(context: typer.Context, thread: Thread = "main") -> None:
 
     async def talking() -> int:
         async with app.App(settings, os.environ) as nod:
+            here = Path.cwd()
+            if sys.stdin.isatty() and here not in (Path.home(), Path(here.anchor)):
+                await nod.offer(thread, here)
             return await terminal.run(nod.seat(), thread)
 
     raise typer.Exit(_run(talking()))

@@ -287,7 +287,11 @@ class Intake:
         open_cards = inbox.choices(self._open_for(tx, said, person, session))
         if not open_cards:
             return None
-        self._note(tx, said, "answer", person.id, session.id)
+        group = next(iter(open_cards.values()))
+        # An offered folder is turned down by the next line, which is a message all the same.
+        offer = len(open_cards) == 1 and all("root" in prompt.payload for prompt in group)
+        if not offer:
+            self._note(tx, said, "answer", person.id, session.id)
         if len(open_cards) > 1:
             titles = [
                 f"- {p[0].payload.get('title') or p[0].kind} (`/inbox {p[0].id}`)"
@@ -296,12 +300,12 @@ class Intake:
             ask = "Several cards are open here. Which one do you mean? Answer with its buttons or "
             return _Done("refused", f"{ask}`/answer ID …`.\n" + "\n".join(titles), session.id)
         done = _Done("answered", "", session.id)
-        for prompt in next(iter(open_cards.values())):
+        for prompt in group:
             answer = cards.text_answer(prompt, plain(said.text.strip()))
             one = self._answer(tx, prompt, answer, person, said)
             done.moved += one.moved
             done.text = done.text or one.text
-        return done
+        return None if offer else done
 
     def _open_for(self, tx: Tx, said: Said, person: Person, session: Session) -> list[Prompt]:
         """Return the open prompts this line may answer."""

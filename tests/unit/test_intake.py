@@ -544,3 +544,17 @@ async def test_a_strangers_file_is_not_fetched(chat: Chat) -> None:
     file = Attachment(name="a", media_type="text/plain", bytes=1, fetch=fetch)
     await chat.take(said("see", target="memory:x", person=BO, files=(file,)))
     assert fetched == []
+
+
+async def test_a_line_turns_down_an_offered_folder_and_is_a_message_all_the_same(
+    chat: Chat, tmp_path: Path
+) -> None:
+    session = await opened(chat)
+    payload = {"card": "two", "root": {"path": str(tmp_path), "writable": False}}
+    offered = await raised(chat, session, "grant", payload=payload)
+    receipt = await chat.intake.take(said("What is the time?"))
+    assert (receipt.status, receipt.session) == ("accepted", session)
+    assert [row["kind"] for row in await mail(chat, session)] == ["message"]
+    after = await chat.store.read(lambda tx: inbox.get(tx, offered.id))
+    assert after.answer is not None
+    assert after.answer["kind"] == "deny"
