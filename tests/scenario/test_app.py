@@ -1,0 +1,173 @@
+"""A running Nod, wired as it ships: what starts, what stops, what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot import settings
+from bot.app import CONSOLE_PERSON, App
+from bot.keeping import keep
+from engine import inbox, people, sessions
+from engine.errors import NodError
+from engine.inbox import DAY, Prompt
+from engine.models.base import UnknownModel
+from engine.store.base import Tx
+from engine.store.lock import AdvanceLock
+
+ROOT = Path(__file__).parents[2]
+
+
+def environ(tmp_path: Path, **more: str) -> dict[str, str]:
+    return {"NOD_HOME": str(tmp_path / "data"), "NOD_MODEL": "practice:rules", **more}
+
+
+def app(tmp_path: Path, now: Callable[[], float] | None = None, **more: str) -> App:
+    variables = environ(tmp_path, **more)
+    loaded = settings.load(variables)
+    return App(loaded, variables) if now is None else App(loaded, variables, now=now)
+
+
+async def lines(tmp_path: Path, thread: str, wanted: int) -> list[str]:
+    """Return what the thread's file shows once it has that many lines."""
+    file = tmp_path / "data" / "console" / f"{thread}.jsonl"
+    async with asyncio.timeout(10):
+        while not file.exists() or len(file.read_text(encoding="utf-8").splitlines()) < wanted:
+            await asyncio.sleep(0.01)
+    return [json.loads(line).get("text", "") for line in file.read_text("utf-8").splitlines()]
+
+
+async def test_what_is_said_is_answered_and_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with app(tmp_path) as nod:
+        receipt = await nod.console.say("console:main", CONSOLE_PERSON, "Hello")
+        said, answer = await lines(tmp_path, "main", 2)
+    assert said == "Hello"
+    assert "not an AI" in answer
+    async with app(tmp_path) as nod:
+        found = await nod.store.read(lambda tx: sessions.find_thread(tx, "local", "console:main"))
+        assert found == receipt.session
+        await nod.console.say("console:main", CONSOLE_PERSON, "Hello again")
+        assert len(await lines(tmp_path, "main", 4)) == 4
+
+
+async def test_two_processes_may_share_a_store_on_postgres(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    other = {"NOD_HOME": str(tmp_path / "other")}
+    async with (
+        app(tmp_path, NOD_STORE=postgres_url) as nod,
+        app(tmp_path, NOD_STORE=postgres_url, **other) as second,
+    ):
+        receipt = await nod.console.say("console:main", CONSOLE_PERSON, "Hello")
+        assert "not an AI" in (await lines(tmp_path, "main", 2))[1]
+        listed = await second.store.read(lambda tx: sessions.listed(tx, "local"))
+        assert [each.id for each in listed] == [receipt.session]
+
+
+async def test_a_start_that_fails_gives_everything_back(tmp_path: Path) -> None:
+    with pytest.raises(UnknownModel):
+        async with app(tmp_path, NOD_MODEL="nope:x"):
+            pass
+    AdvanceLock.take(tmp_path / "data").release()
+    async with app(tmp_path):
+        assert (tmp_path / "data" / "nod.sock").exists()
+    assert not (tmp_path / "data" / "nod.sock").exists()
+
+
+async def test_two_at_once_on_one_folder_are_refused(tmp_path: Path) -> None:
+    async with app(tmp_path):
+        with pytest.raises(NodError, match=r"Another Nod \(process \d+\) is at work"):
+            async with app(tmp_path):
+                pass
+
+
+async def test_a_prompt_that_waits_a_day_is_reminded_of_once(tmp_path: Path) -> None:
+    moment = 1_790_000_000.0
+    async with app(tmp_path, lambda: moment) as nod:
+        prompt = Prompt(
+            id="p1",
+            tenant="local",
+            session=None,
+            kind="notice",
+            subject="x",
+            payload={"title": "The disk is nearly full", "text": "Free some space."},
+            approvers={"role": "owner"},
+            created_at=moment,
+            remind_at=moment + DAY,
+            deadline=moment + 7 * DAY,
+        )
+        await nod.store.write(lambda tx: inbox.ask(tx, prompt))
+        nod.presenter.poke()
+        await lines(tmp_path, "main", 1)
+        moment += DAY
+        nod.alarm.nudge()
+        shown = await lines(tmp_path, "main", 2)
+        assert shown[1].startswith("Still waiting for your nod, for 1 d: The disk is nearly full.")
+        nod.alarm.nudge()
+        await nod.alarm.ring()
+        assert len(await lines(tmp_path, "main", 2)) == 2
+
+
+async def test_retention_deletes_what_is_finished_and_old_with_its_files(tmp_path: Path) -> None:
+    moment = 1_790_000_000.0
+    async with app(tmp_path, lambda: moment, NOD_RETENTION_DAYS="30") as nod:
+        receipt = await nod.console.say("console:main", CONSOLE_PERSON, "Hello")
+        await lines(tmp_path, "main", 2)
+        await nod.dispatcher.settled()
+        folder = tmp_path / "data" / "sessions" / str(receipt.session)
+        folder.mkdir(parents=True, exist_ok=True)
+        session = await nod.store.read(lambda tx: sessions.get(tx, str(receipt.session)))
+        await nod.presenter.caught_up(session.id, session.seq)
+        moment += 31 * DAY
+        keeping = asyncio.create_task(keep(nod.store, nod.settings, lambda: moment))
+        async with asyncio.timeout(5):
+            while await nod.store.read(lambda tx: sessions.listed(tx, "local")) or folder.exists():
+                await asyncio.sleep(0.01)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_a_terminal_offers_its_folder_once(tmp_path: Path) -> None:
+    def waiting(tx: Tx) -> list[Prompt]:
+        return inbox.pending(tx, "local")
+
+    async with app(tmp_path) as nod:
+        await nod.offer("main", tmp_path)
+        await nod.offer("main", tmp_path)
+        (offered,) = await nod.store.read(waiting)
+        assert offered.payload["root"] == {"path": str(tmp_path), "writable": False}
+        assert (await nod.seat().at("console:main"))[1] == [offered]
+        me = await nod.store.read(lambda tx: people.get(tx, "local", people.CONSOLE))
+        assert me is not None
+        assert me.role == "owner"
+
+
+def test_a_start_loads_no_sdk_and_no_platform(tmp_path: Path) -> None:
+    program = """
+import asyncio, os, sys
+import bot.cli
+from bot import settings
+from bot.app import App
+async def main():
+    async with App(settings.load(), os.environ):
+        names = {name.partition(".")[0] for name in sys.modules}
+        heavy = {"openai", "anthropic", "google", "aisuite", "slack_bolt", "slack_sdk", "telegram",
+                 "discord", "aiohttp", "rich", "prompt_toolkit", "pydantic", "psycopg", "pypdf"}
+        print(sorted(names & heavy))
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**environ(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
