@@ -1,4 +1,4 @@
-"""Which connectors there are, and the tools each brings; a connector is imported when it is used."""
+"""Which connectors there are and what tools each brings; one is imported when it is used."""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ import pytest
 
 from bot import cli
 from bot.child import Child
+from engine import inbox
+from engine.inbox import Prompt
 from engine.store.lock import AdvanceLock
 from engine.store.opening import open_store
 
@@ -292,9 +294,64 @@ def test_a_session_is_opened_steered_shown_and_deleted(nod: Nod, home: Path) -> 
     assert "deleted" in nod("audit", "show")[1]
 
 
-def test_a_backup_is_written_and_brought_back(nod: Nod, home: Path, tmp_path: Path) -> None:
+def asked(home: Path, session: str, name: str) -> str:
+    """Write an open approval of the session, as a parked turn leaves one."""
+
+    async def ask() -> str:
+        store = await open_store(str(home / "nod.db"))
+        prompt = Prompt(
+            id=f"p{name}",
+            tenant="local",
+            session=session,
+            kind="approval",
+            subject=name,
+            call=None,
+            hash="ab" * 32,
+            payload={"title": "Run send_message?", "tool": "send_message", "arguments": {"a": 1}},
+            approvers={"role": "owner"},
+            created_at=1.0,
+            deadline=9e9,
+        )
+        await store.write(lambda tx: inbox.ask(tx, prompt))
+        await store.close()
+        return prompt.id
+
+    return asyncio.run(ask())
+
+
+ANSWERS = [
+    ("yes", [], r"Approved by @console", "once"),
+    ("no", ["--deny", "--reason", "it's too early"], r"Denied by .*: it's too early", "deny"),
+    ("edited", ["--edit", '{"a": "two words"}'], r"Approved with changes", "edit"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "kind"), [a[1:] for a in ANSWERS], ids=[a[0] for a in ANSWERS]
+)
+def test_a_card_is_answered_while_nothing_runs_and_the_next_start_goes_on(
+    nod: Nod, home: Path, words: list[str], said: str, kind: str
+) -> None:
     nod("new")
     session = nod("session", "list")[1].split()[0]
+    prompt = asked(home, session, "one")
+    assert prompt in nod("inbox")[1]
+    assert "Run send_message?" in nod("inbox")[1]
+    assert '"a": 1' in nod("inbox", prompt)[1]
+    code, out, err = nod("approve", prompt, *words)
+    assert (code, err) == (0, "")
+    assert re.match(said, out)
+    assert nod("inbox")[1] == "Nothing waits for you.\n"
+    assert re.search(rf"decided .*by console  on shell .*{kind}", nod("audit", "show", session)[1])
+    assert nod("approve", prompt)[1].startswith("Already decided.")
+
+
+def test_a_backup_is_written_and_brought_back_and_its_cards_still_answer(
+    nod: Nod, home: Path, tmp_path: Path
+) -> None:
+    nod("new")
+    session = nod("session", "list")[1].split()[0]
+    prompt = asked(home, session, "one")
     archive = str(tmp_path / "nod.tar.gz")
     code, out, _ = nod("backup", archive)
     assert (code, out.startswith(f"Backed up to {archive}")) == (0, True)
@@ -303,6 +360,7 @@ def test_a_backup_is_written_and_brought_back(nod: Nod, home: Path, tmp_path: Pa
     code, out, _ = nod("restore", archive, "--replace")
     assert (code, out.startswith(f"Restored to {home}. What was there is kept in")) == (0, True)
     assert session in nod("session", "list")[1]
+    assert nod("approve", prompt)[1].startswith("Approved by @console")
 
 
 # -- with a running Nod
