@@ -12,7 +12,7 @@ from engine.store.schema import RECORD_TABLE, pending
 
 __all__ = ["opened", "opened_read_only", "plain"]
 
-_MAGIC = b"SQLite format 3\x00"  # first 16 bytes of every database, sqlite.org/fileformat2.html
+_LEAST = 512  # bytes of the smallest database: one page, sqlite.org/fileformat2.html
 _WAL_KEPT = 64 * 1024 * 1024  # bytes the write-ahead log may keep between checkpoints
 
 
@@ -21,7 +21,7 @@ def opened(path: Path, busy_seconds: float) -> sqlite3.Connection:
     try:
         if not path.exists():
             _create(path)
-        _check_header(path)
+        _check_size(path)
         connection = _connect(f"{path.absolute().as_uri()}?mode=rw", busy_seconds)
         try:
             _prepare(connection)
@@ -29,7 +29,7 @@ def opened(path: Path, busy_seconds: float) -> sqlite3.Connection:
             connection.close()
             raise
     except sqlite3.Error as error:
-        raise plain(error) from error
+        raise _named(error, path) from error
     return connection
 
 
@@ -47,7 +47,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 def opened_read_only(path: Path, busy_seconds: float) -> sqlite3.Connection:
     if not path.exists():
         raise StoreError(f"There is no database at {path}.", "Start Nod once; it makes one.")
-    _check_header(path)
+    _check_size(path)
     try:
         connection = _connect(f"{path.absolute().as_uri()}?mode=ro", busy_seconds)
         try:
@@ -60,7 +60,7 @@ def opened_read_only(path: Path, busy_seconds: float) -> sqlite3.Connection:
             connection.close()
             raise
     except sqlite3.Error as error:
-        raise plain(error) from error
+        raise _named(error, path) from error
     return connection
 
 
@@ -72,21 +72,28 @@ def _connect(uri: str, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def _check_header(path: Path) -> None:
-    """Refuse what is no database. An empty file is none: ours appear whole, by `_create`."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
-    except OSError as error:
-        raise StoreError(
-            f"The database at {path} cannot be read ({error.strerror}).",
-            "Check the folder and its permissions.",
-        ) from error
-    if start != _MAGIC:
-        raise StoreDamaged(
-            f"The file {path} is no database; it was not changed.",
-            "Move it aside and bring back a backup with 'nod restore'.",
-        )
+def _check_size(path: Path) -> None:
+    """Refuse what SQLite would take for a new database: ours appear whole, by `_create`.
+
+    The file is not opened for this: closing any descriptor of it would drop the locks that this
+    process's connections hold (sqlite.org/howtocorrupt.html), and the next program to close the
+    database would then take the write-ahead log away from under them.
+    """
+    if path.stat().st_size < _LEAST:
+        raise _no_database(path)
+
+
+def _no_database(path: Path) -> StoreDamaged:
+    return StoreDamaged(
+        f"The file {path} is no database; it was not changed.",
+        "Move it aside and bring back a backup with 'nod restore'.",
+    )
+
+
+def _named(error: sqlite3.Error, path: Path) -> Exception:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_NOTADB:
+        return _no_database(path)
+    return plain(error)
 
 
 def _create(path: Path) -> None:
