@@ -44,7 +44,7 @@ from tests.fakes.scripted import call, calls
 from tests.fault.edges import Edges, NamedStore, edged, kill_self
 from tests.fault.outside import Outside, append, lines_of
 
-__all__ = ["FINAL", "KEY", "POSTED", "TARGET", "WRITTEN", "Spec"]
+__all__ = ["ALL_FOUR", "BOMB", "FINAL", "KEY", "POSTED", "TARGET", "WRITTEN", "Spec"]
 
 #: What the turn is to leave behind, once each.
 FINAL = "All four are done."
@@ -52,6 +52,9 @@ POSTED = "Good morning"
 TARGET = "console:standup"
 WRITTEN = "the briefing\n"
 KEY = "platform-event"
+
+#: What the person says; the second makes the model call a tool that kills the worker.
+ALL_FOUR, BOMB = "Do all four.", "Defuse the bomb."
 
 #: Seconds after which a run that hangs shows where, and ends.
 HANGS = 40.0
@@ -76,8 +79,9 @@ class Spec:
     sees: bool = True
     #: The person answers prompts.
     answers: bool = True
-    #: What the person says; 'bomb' makes the model call a tool that kills the worker.
-    says: str = "Do all four."
+    says: str = ALL_FOUR
+    #: The person presses Retry when the turn ended with an error.
+    retries: bool = True
 
     @property
     def folder(self) -> Path:
@@ -115,12 +119,16 @@ class ToldBus(Bus):
             )
 
 
-PLAN = (
-    call("read_file", path="in/notes.txt"),
-    call("list_files", path="in"),
-    call("write_file", path="briefing.md", content=WRITTEN),
-    call("send_message", target=TARGET, text=POSTED),
-)
+#: What the person says -> the calls it takes; other words take none.
+PLANS = {
+    ALL_FOUR: (
+        call("read_file", path="in/notes.txt"),
+        call("list_files", path="in"),
+        call("write_file", path="briefing.md", content=WRITTEN),
+        call("send_message", target=TARGET, text=POSTED),
+    ),
+    BOMB: (call("bomb"),),
+}
 
 
 class Script:
@@ -149,15 +157,12 @@ class Script:
 
 def _left(request: Request) -> list[Any]:
     """Return the calls of the plan that were not made, or did not run."""
-    messages_ = list(request.messages)
-    if any("bomb" in str(m.get("content")) for m in messages_ if m["role"] == "user"):
-        plan: tuple[Any, ...] = (call("bomb"),)
-    else:
-        plan = PLAN
-    results = {m["tool_call_id"]: str(m["content"]) for m in messages_ if m["role"] == "tool"}
+    said = str([m.get("content") for m in request.messages if m["role"] == "user"])
+    plan = next((plan for words, plan in PLANS.items() if words in said), ())
+    results = {m["tool_call_id"]: str(m["content"]) for m in request.messages if m["role"] == "tool"}
     made = {
         each["function"]["name"]
-        for message in messages_
+        for message in request.messages
         for each in message.get("tool_calls") or ()
         if not results.get(each["id"], "").startswith("Error: stopped before")
     }
@@ -167,7 +172,7 @@ def _left(request: Request) -> list[Any]:
 @tool(risk=Risk.READ)
 async def bomb(ctx: ToolContext) -> Result:
     """Kill the worker."""
-    if not (ctx.keep.parent / "defused").exists():
+    if not (ctx.keep.parents[2] / "defused").exists():
         kill_self()
     return Result(text="defused")
 
@@ -194,7 +199,9 @@ class Worker:
         """Bring the message in, and see to the session until it rests."""
         session = await self.engine.store.write(self._intake)
         self.told(told="intake", session=session)
-        async with self.dispatcher:
+        async with self.dispatcher, asyncio.TaskGroup() as group:
+            if self.spec.act == "press":
+                group.create_task(self._press_when_told(session))
             self.dispatcher.enqueue(session)
             while not await self._rests(session):
                 await self._see_to(session)
@@ -230,7 +237,7 @@ class Worker:
         """Say whether the turn is over and nothing waits."""
         row, ended, prompts = await self.engine.store.read(lambda tx: _seen(tx, session))
         quiet = row["wanted"] == row["seen"] and row["worker"] is None and not prompts
-        if quiet and ended == "error" and self.spec.says != "bomb":
+        if quiet and ended == "error" and self.spec.retries:
             await self._retry(session, row["turn"])
             return False
         return bool(quiet and ended)
@@ -246,18 +253,24 @@ class Worker:
         await self.dispatcher.settled()
         prompts = await self.engine.store.read(lambda tx: inbox.pending_in(tx, session))
         self.told(told="looked", pending=len(prompts))
-        if not self.spec.answers or not prompts:
+        if not self.spec.answers or not prompts or not self.press.is_set():
             await asyncio.sleep(LOOK)
             return
-        if self.spec.act == "press":
-            await self.press.wait()
         for prompt in prompts:
             await self.answer(prompt)
         self.dispatcher.enqueue(session)
 
+    async def _press_when_told(self, session: str) -> None:
+        """Press at the very moment of the edge, whatever the worker is doing."""
+        await self.press.wait()
+        for prompt in await self.engine.store.read(lambda tx: inbox.pending_in(tx, session)):
+            await self.answer(prompt)
+            self.told(told="pressed", prompt=prompt.id)
+        self.dispatcher.enqueue(session)
+
     async def answer(self, prompt: inbox.Prompt) -> None:
         """Answer as a person who looks at what happened."""
-        kind = "once"
+        kind = "seen" if prompt.kind == "notice" else "once"
         if prompt.kind == "outcome":
             subject = f"act:{prompt.subject}"
             happened = any(line["delivery"] == subject for line in lines_of(self.effects))
@@ -302,6 +315,8 @@ async def _run(spec: Spec) -> None:
     spec.folder.mkdir(parents=True, exist_ok=True)
     lock = AdvanceLock.take(data) if spec.url.startswith("sqlite") else None
     told, press = Told(spec.folder / "told"), asyncio.Event()
+    if spec.act != "press":
+        press.set()
     loop = asyncio.get_running_loop()
     acts: dict[str, Callable[[], Any]] = {
         "kill": kill_self,
