@@ -62,6 +62,8 @@ def opening_sentence(module: Module) -> Iterator[str]:
 
 
 def future_annotations(module: Module) -> Iterator[str]:
+    if len(module.tree.body) == 1 and ast.get_docstring(module.tree):
+        return
     for node in module.tree.body:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             return
@@ -209,6 +211,49 @@ def test_the_rule_finds_an_offender_and_spares_the_rest(rule: Rule) -> None:
     bad, good = RULES[rule]
     assert list(rule(Module.of("engine.offender", bad)))
     assert not list(rule(Module.of("engine.good", good)))
+
+
+# -- what nobody uses
+
+#: Functions that wait for their caller, and what it will be. It may only shrink.
+NOT_YET_CALLED = {
+    "bot.render.discord.render_open": "the surface of Discord",
+    "bot.render.slack.render_open": "the surface of Slack",
+    "bot.render.telegram.render_open": "the surface of Telegram",
+    "engine.models.usage.by_day": "usage by day on a surface",
+    "engine.people.set_role": "a command for roles",
+    "engine.permissions.rules.list_rules": "a command for standing rules",
+    "engine.schedule.cron.in_words": "the card that confirms a schedule",
+    "engine.schedule.fires.run_now": "a command that fires a schedule",
+    "engine.schedule.schedules.enable": "a command that pauses a schedule",
+}
+
+
+def _mentioned() -> set[str]:
+    """Return every name that code reads, as `name`, or as `module.name`."""
+    found = set()
+    for module in modules():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found |= {node.attr, ast.unparse(node)}
+    return found
+
+
+def test_no_function_is_there_for_nobody() -> None:
+    mentioned = _mentioned()
+    unused = {
+        f"{module.name}.{node.name}"
+        for module in modules()
+        for node in module.tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.decorator_list
+        and node.name not in mentioned
+    }
+    assert not unused - set(NOT_YET_CALLED), f"call it or take it out: {unused}"
+    called = set(NOT_YET_CALLED) - unused
+    assert not called, f"this is called now, or gone: take it off the list: {called}"
 
 
 # -- queries and tables

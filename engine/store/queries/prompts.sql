@@ -21,9 +21,6 @@ order by created_at limit :limit
 -- name: prompts_pending_in
 select * from prompts where session_id = :session and status = 'pending' order by created_at, id
 
--- name: prompts_count
-select count(*) as n from prompts where tenant_id = :tenant and status = 'pending'
-
 -- name: prompt_resolve
 update prompts set status = 'resolved', answer = :answer, resolved_by = :by, resolved_on = :surface,
                    resolved_at = :now
@@ -50,13 +47,6 @@ select * from prompts where status = 'pending' and remind_at <= :now order by re
 
 -- name: prompt_reminded
 update prompts set remind_at = :at where id = :id
-
--- name: prompt_next
-select min(at) as at from (
-  select min(deadline) as at from prompts where status = 'pending'
-  union all
-  select min(remind_at) from prompts where status = 'pending' and remind_at is not null
-) as due
 
 -- name: vote_add
 insert into votes (tenant_id, prompt_id, principal_id, answer, arguments_hash, surface, at)
