@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot import answers, cards
+from bot import answers, cards, edits
 from bot.answers import House
 from bot.commands import Context, run
 from bot.markup import defused, plain
 from bot.surfaces.base import (
     Attachment,
     Commanded,
+    Edited,
     Inbound,
     Pressed,
     Receipt,
@@ -117,6 +118,9 @@ class Intake:
             if isinstance(event, Pressed):
                 pressed = event
                 done = await self._store.write(lambda tx: self._press(tx, pressed))
+            elif isinstance(event, Edited):
+                edited = event
+                done = await self._store.write(lambda tx: self._edit(tx, edited))
             else:
                 done = await self._say(event)
         except (PromptError, SessionError) as error:
@@ -265,7 +269,7 @@ class Intake:
         placed = [_place(file, files_of(self._house.data, session.id) / "in") for file in files]
         body = {
             "message": {"role": "user", "content": self._content(said, person, placed, told)},
-            "source": {"target": said.target, "event": said.event},
+            "source": _source(said),
         }
         mail = Post(kind="message", key=_key(said), by=person.id, body=body)
         sessions.post(tx, session, mail, now)
@@ -324,6 +328,20 @@ class Intake:
             and inbox.may_answer(prompt, person)
         ]
 
+    def _edit(self, tx: Tx, edited: Edited) -> _Done:
+        if self._known(tx, edited):
+            return _Done("duplicate")
+        key = f"{ThreadTarget.parse(edited.target).surface}:{edited.original}"
+        row = tx.one("mail_of_event", tenant=self._house.tenant, key=key)
+        person = self._person(tx, edited)
+        if row is None or person is None or row["kind"] != "message":
+            return _Done("ignored")
+        if row["session_id"] is None or row["principal_id"] != person.id:
+            return _Done("ignored")
+        moved = edits.rewrite(tx, edited, row, person, _key(edited), self._house.now())
+        self._note(tx, edited, "edit", person.id, row["session_id"])
+        return _Done("accepted", "", row["session_id"], [moved] if moved else [])
+
     def _stranger(self, tx: Tx, said: Said) -> _Done:
         """Somebody unknown: the owner is asked once, and the message waits for the answer."""
         platform = ThreadTarget.parse(said.target).surface
@@ -338,7 +356,7 @@ class Intake:
         stranger = Person(id=waiting, role="guest", name=name)
         body = {
             "message": {"role": "user", "content": self._content(said, stranger, [], [])},
-            "source": {"target": said.target, "event": said.event},
+            "source": _source(said),
         }
         tx.run(
             "mail_add",
@@ -413,6 +431,11 @@ _STRANGER = "We have not met yet. I have asked my owner; I answer as soon as the
 def _key(event: Inbound) -> str:
     """Return the mailbox key of an event: the platform, and its id there."""
     return f"{ThreadTarget.parse(event.target).surface}:{event.event}"
+
+
+def _source(said: Said) -> dict[str, Any]:
+    """Return where a message came from, and how much of its content are the person's words."""
+    return {"target": said.target, "event": said.event, "length": len(defused(said.text))}
 
 
 def _may_steer(person: Person, session: Session) -> bool:

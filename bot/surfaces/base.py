@@ -1,7 +1,7 @@
 """The contract of a surface: what comes in, what goes out, and what a platform can do.
 
-A surface turns its platform's events into `Said`, `Pressed` and `Commanded`, hands each to the
-intake, and acknowledges to the platform what the intake returned from. Outward it shows platform-
+A surface turns its platform's events into `Said`, `Edited`, `Pressed` and `Commanded`, hands each
+to the intake, and acknowledges to the platform what the intake returned from. Outward it shows platform-
 neutral messages. It holds no state that the platform or the store does not have.
 """
 
@@ -20,6 +20,7 @@ __all__ = [
     "Author",
     "Capabilities",
     "Commanded",
+    "Edited",
     "Inbound",
     "Line",
     "Message",
@@ -63,6 +64,8 @@ class Attachment:
     name: str
     media_type: str
     bytes: int
+    #: A voice note: what is said in it becomes the message's text.
+    voice: bool = False
     #: Writes the content to the path. Raises SurfaceError.
     fetch: Callable[[Path], Awaitable[None]] = field(compare=False)
 
@@ -71,7 +74,8 @@ class Attachment:
 class Said:
     """Somebody wrote a message."""
 
-    #: The platform's event id; a second copy of an event carries the same.
+    #: The post's id on the platform (place and number): every copy of it carries the same, also
+    #: one that comes as another kind of event, such as a mention.
     event: str
     #: thread_target the message stands in.
     target: str
@@ -83,6 +87,23 @@ class Said:
     #: Surely meant for Nod: it mentions Nod, or stands in a DM, in the console, or in a thread
     #: where nobody else has written.
     addressed: bool = True
+    #: It stands in a conversation of this person and Nod alone.
+    direct: bool = False
+    #: A machine wrote it; Nod's own posts are never handed over.
+    bot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """A person changed a message they had written; machines' edits are never handed over."""
+
+    event: str
+    target: str
+    person: Author
+    #: `Said.event` of the message that was changed.
+    original: str
+    #: What it says now.
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,19 +131,22 @@ class Commanded:
     person: Author
     name: str
     arguments: str = ""
+    #: It was given in a conversation of this person and Nod alone.
+    direct: bool = False
 
 
-Inbound = Said | Pressed | Commanded
+Inbound = Said | Edited | Pressed | Commanded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What became of an event. It is durable when this is returned, so the event can be acked."""
 
-    #: accepted, duplicate, answered, commanded, waiting (for access), refused
+    #: accepted, duplicate, answered, commanded, waiting (for access), refused, or ignored: it is
+    #: nobody's, and no sign is to be shown
     status: str
     session: str | None = None
-    #: Shown to this person only, at once; empty: nothing.
+    #: Shown to this person only, at once, where the platform can; may be long; empty: nothing.
     text: str = ""
 
 

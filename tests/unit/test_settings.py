@@ -78,10 +78,10 @@ def test_another_file_can_be_named(tmp_path: Path) -> None:
 
 
 def test_the_server_listens_only_where_it_was_told(tmp_path: Path) -> None:
+    assert settings.load(environ(tmp_path)).web.port is None
     found = settings.load(environ(tmp_path, '[web]\nport = 9000\nurl = "https://nod.example/"\n'))
     assert (found.web.host, found.web.port) == ("127.0.0.1", 9000)
     assert found.web.url == "https://nod.example"
-    assert settings.load(environ(tmp_path)).web.port is None
 
 
 def test_a_platform_that_reads_procfiles_names_the_port(tmp_path: Path) -> None:

@@ -68,3 +68,22 @@ join deliveries d on d.tenant_id = p.tenant_id and d.subject = 'prompt:' || p.id
 where p.session_id is null and p.tenant_id = :tenant and p.status = 'resolved'
   and d.ref is not null and d.updated_at <= p.resolved_at
 order by p.resolved_at limit :limit
+
+-- name: mail_of_event
+select * from mailbox where tenant_id = :tenant and event_key = :key
+
+-- name: mail_rewrite
+update mailbox set body = :body where id = :id and entered_seq is null
+
+-- What was said in a session after a message of its mailbox.
+-- name: mail_after
+select id from mailbox
+where session_id = :session and id > :id and kind in ('message', 'fire', 'wake', 'retry') limit 1
+
+-- The threads of a surface, with the time of the last message each was taken from.
+-- name: threads_owned
+select t.thread_target, t.session_id, coalesce(
+    (select max(m.at) from mailbox m where m.session_id = t.session_id and m.kind = 'message'),
+    t.created_at) as last_at
+from threads t where t.tenant_id = :tenant and t.thread_target like :prefix
+order by t.created_at
