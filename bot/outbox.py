@@ -221,4 +221,5 @@ class Outbox:
 
 
 async def _within(seconds: float, asked: Awaitable[T]) -> T:
-    return await asyncio.wait_for(asked, seconds)
+    async with asyncio.timeout(seconds):  # wait_for of Python 3.11 can swallow a cancellation
+        return await asked

@@ -75,9 +75,7 @@ class Seat:
         def look(tx: Tx) -> tuple[str | None, list[Prompt]]:
             tenant = self.context.tenant
             session = sessions.find_thread(tx, tenant, target)
-            rows = tx.all(
-                "prompts_at", tenant=tenant, target=target, place=self.place, limit=CARDS
-            )
+            rows = tx.all("prompts_at", tenant=tenant, target=target, place=self.place, limit=CARDS)
             return session, [inbox.prompt_from(row) for row in rows]
 
         return await self.context.store.read(look)
@@ -395,6 +393,8 @@ class Terminal:
             self._plan(lambda: self._pressed(prompt, key))
 
     async def _pressed(self, prompt: Prompt, key: str) -> None:
+        from prompt_toolkit.document import Document
+
         if key == "?":
             self._write(plain(cards.full_text(prompt)))
             return
@@ -407,7 +407,8 @@ class Terminal:
         self._asking = _Asking(prompt, button)
         if button.asks == "arguments" and self._prompt is not None:
             arguments = prompt.payload.get("arguments", {})
-            self._prompt.default_buffer.text = json.dumps(arguments, ensure_ascii=False, indent=2)
+            text = json.dumps(arguments, ensure_ascii=False, indent=2)
+            self._prompt.default_buffer.document = Document(text, len(text))
         self._redraw()
 
     async def _told(self, asking: _Asking, line: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,19 @@ import pytest
 
 from bot import cards
 from bot.surfaces.base import Author, Message, Pressed, Said, SurfaceError
+from engine import sessions
 from engine.errors import ToolError
 from engine.events import Event, Kind
 from engine.models.base import Answer
 from engine.store.base import Store, Tx
+from engine.store.opening import open_store
 from engine.tools.base import LookUp, Risk
 from engine.turn.journal import Batch, commit, take
 from engine.turn.state import Limits
 from tests.fakes.chat import ANA, Chat, chatting
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.surface import MemorySurface
-from tests.fakes.world import probe
+from tests.fakes.world import HOME, probe
 
 
 def posts(data: Path, thread: str = "main") -> list[dict[str, Any]]:
@@ -585,3 +589,45 @@ async def test_a_look_up_after_a_crash_finds_and_stores_the_ref(quiet: Chat) -> 
     assert (await row_of(quiet))["ref"] == ref
     assert await quiet.outbox.find("console:team", "act:c2/1") == (LookUp.DID_NOT, "")
     assert await quiet.outbox.find("gone:x", "act:c3/1") == (LookUp.CANNOT_TELL, "")
+
+
+DYING = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from bot.surfaces.console import ConsoleSurface
+from engine.clock import system_now
+from engine.store.opening import open_store
+from tests.fakes.chat import chatting
+from tests.fakes.scripted import ScriptedModel
+
+class Dying(ConsoleSurface):
+    async def post(self, target, message, delivery):
+        await super().post(target, message, delivery)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main(data):
+    store = await open_store(str(data / "nod.db"))
+    model = ScriptedModel(["Good morning."])
+    async with chatting(store, data, model, surfaces=[Dying(data, system_now)]) as chat:
+        receipt = await chat.said("hello", "e1")
+        await chat.shown(receipt.session)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_a_process_killed_between_post_and_ref_has_posted_once(tmp_path: Path) -> None:
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", DYING, str(tmp_path))
+    assert await child.wait() == -signal.SIGKILL
+    store = await open_store(str(tmp_path / "nod.db"))
+    async with chatting(store, tmp_path, ScriptedModel(), at_work=False) as chat:
+        session = await chat.store.read(lambda tx: sessions.find_thread(tx, "local", HOME))
+        subject = f"answer:{session}/1/1"
+        (before,) = await chat.rows("deliveries_of", tenant="local", subject=subject)
+        facts = await chat.world.log(str(session))
+        await chat.presenter.caught_up(str(session), facts[-1].seq)
+        (after,) = await chat.rows("deliveries_of", tenant="local", subject=subject)
+    await store.close()
+    (line,) = [line for line in posts(tmp_path) if line["op"] == "post"]
+    assert (before["ref"], before["status"]) == (None, "open")
+    assert (after["ref"], after["status"]) == (line["ref"], "sent")
