@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,6 @@ class Post:
 
 def session_from(row: Row) -> Session:
     """Return the value of a `sessions` row."""
-    roots = tuple(
-        Root(path=Path(each["path"]), writable=each["writable"], own=each["own"])
-        for each in loads(row["roots"])
-    )
     return Session(
         id=row["id"],
         tenant=row["tenant_id"],
@@ -94,7 +91,7 @@ def session_from(row: Row) -> Session:
         home_open=bool(row["home_open"]),
         model=row["model"],
         mode=row["mode"],
-        roots=roots,
+        roots=_roots(row["roots"]),
         custom=loads(row["custom"]),
         taint=tuple(loads(row["taint"])),
         state=row["state"],
@@ -113,11 +110,21 @@ def session_from(row: Row) -> Session:
     )
 
 
+@lru_cache(maxsize=1024)
+def _roots(text: str) -> tuple[Root, ...]:
+    return tuple(
+        Root(path=Path(each["path"]), writable=each["writable"], own=each["own"])
+        for each in loads(text)
+    )
+
+
+@lru_cache(maxsize=1024)
 def files_of(data: Path, session: str) -> Path:
     """Return the session's own writable folder."""
     return data / "sessions" / session / "files"
 
 
+@lru_cache(maxsize=1024)
 def keep_of(data: Path, session: str) -> Path:
     """Return the folder for what the runtime keeps about a session: spills, pre-images."""
     return data / "sessions" / session / "keep"

@@ -125,6 +125,10 @@ class Driver:
         self._stop_mark = taken.session.stop_mark
         self._hint = asyncio.Event()
         self._history: view.History | None = None
+        #: The log's end when the session was taken, and the facts committed since that no history
+        #: has: it is loaded when first needed, and only what is older need be read.
+        self._taken = taken.session.seq
+        self._since: list[Event] = []
         #: The session's folders are there.
         self._prepared = False
         #: Mail and prompts that entered with facts not yet committed.
@@ -276,7 +280,9 @@ class Driver:
             self.session = replace(
                 self.session, seq=last.seq, turn=last.turn, turn_seq=self._turn_seq
             )
-        if self._history is not None:
+        if self._history is None:
+            self._since += facts
+        else:
             self._history.extend(facts)
         for fact in facts:
             self.engine.bus.publish(fact)
@@ -337,7 +343,8 @@ class Driver:
         persona = engine.persona(session.persona)
         offer = await engine.tools.offer(session.mode, persona.tools) if tools else Offer()
         if self._history is None:
-            self._history = await engine.histories.load(engine.store, session.id, session.seq)
+            self._history = await engine.histories.load(engine.store, session.id, self._taken)
+            self._history.extend(self._since)
         self._history.extend(self.buffer)
         seen = await view.build(
             self._history,
