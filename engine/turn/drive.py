@@ -80,7 +80,7 @@ async def advance(engine: Engine, session_id: str, hint: asyncio.Event) -> None:
         engine.histories.forget(session_id)  # it may hold facts that were never committed
         raise
     finally:
-        await driver.shell.close()
+        await driver.close()
 
 
 def _open(
@@ -124,6 +124,8 @@ class Driver:
         self._noted = taken.noted
         self._stop_mark = taken.session.stop_mark
         self._hint = asyncio.Event()
+        #: Waits for the hint; kept from one race to the next.
+        self._hinted: asyncio.Future[Any] | None = None
         self._history: view.History | None = None
         #: The log's end when the session was taken, and the facts committed since that no history
         #: has: it is loaded when first needed, and only what is older need be read.
@@ -166,14 +168,22 @@ class Driver:
                     text = "Many turns are at work already; this one goes on when one has ended."
                     self.put(Kind.NOTICE, {"text": text})
                     await self.commit()
-                stopped, _ = await self._race(place.acquire())
-                if stopped:
-                    break  # what is left needs no place: the turn is being closed
+                    stopped, _ = await self._race(place.acquire())
+                    if stopped:
+                        break  # what is left needs no place: the turn is being closed
+                else:
+                    await place.acquire()  # there is room, so this does not wait
                 held.append(place)
             yield
         finally:
             for place in held:
                 place.release()
+
+    async def close(self) -> None:
+        """Let go of what the driver holds in this process."""
+        if self._hinted is not None:
+            self._hinted.cancel()
+        await self.shell.close()
 
     async def step(self) -> bool:
         """Do the next step; True when the session was given up."""
@@ -547,9 +557,10 @@ class Driver:
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
-                waiting = asyncio.ensure_future(self._hint.wait())
-                await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
+                if self._hinted is None or self._hinted.done():
+                    self._hinted = asyncio.ensure_future(self._hint.wait())
+                both: set[asyncio.Future[Any]] = {task, self._hinted}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if task.done():
                     break
                 await self._refresh()

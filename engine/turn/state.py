@@ -335,8 +335,8 @@ def _tool_finished(state: State, fact: Event) -> State:
     mark = digest(f"{status}\n{fact.body['content']}")[:16]
 
     def change(call: Call) -> Call:
-        ended = _changed(call, status=_STATUS[status], done=True, result=mark)
-        return _changed(ended, finished_at=fact.at)
+        ended = {"status": _STATUS[status], "finished_at": fact.at}
+        return _changed(call, done=True, result=mark, **ended)
 
     changed = _with_call(state, fact.call, change)
     if not fact.body.get("loose"):
