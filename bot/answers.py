@@ -17,7 +17,16 @@ from engine.inbox import Person, Prompt, Resolution
 from engine.store.base import Tx
 from engine.tools.base import Root
 
-__all__ = ["Defaults", "House", "ask_access", "offer_folder", "retry_post", "take", "waiting_as"]
+__all__ = [
+    "Defaults",
+    "House",
+    "ask_access",
+    "notify",
+    "offer_folder",
+    "retry_post",
+    "take",
+    "waiting_as",
+]
 
 RETRY_NOTE = "<nod-note>The person asks you to try again from their last message.</nod-note>"
 
@@ -187,6 +196,14 @@ def ask_access(
         "identity": {"platform": platform, "id": external_id, "name": name},
     }
     return _raise(tx, house, "access", subject, payload, None, house.now())
+
+
+def notify(tx: Tx, house: House, cause: str, title: str, text: str) -> Prompt | None:
+    """Tell the owner; None: the same cause was told and is not answered yet."""
+    if tx.one("notice_open", tenant=house.tenant, prefix=f"{cause}/%") is not None:
+        return None
+    payload = {"title": title, "text": text}
+    return _raise(tx, house, "notice", f"{cause}/{mint('n')}", payload, None, house.now())
 
 
 def _raise(

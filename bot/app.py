@@ -1,7 +1,7 @@
 """Wires everything into a running Nod: opened in order, drained and closed in the opposite one.
 
-data folder ► advance lock ► store ► model, personas, tools ► surfaces ► presenter
-► dispatcher ► clock ► intake ► local socket ► ready
+data folder ► advance lock ► store ► secrets ► model, personas, tools ► surfaces ► presenter
+► dispatcher ► clock ► HTTP server ► intake ► platforms ► local socket ► ready
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from zoneinfo import ZoneInfo
 
-from bot import cards
+from bot import answers, cards, log
 from bot import settings as reading
 from bot.answers import Defaults, House, offer_folder
 from bot.commands import Context
+from bot.connecting import Connections
+from bot.counts import Counts
 from bot.intake import Intake
 from bot.keeping import keep
 from bot.outbox import Outbox
@@ -29,11 +32,14 @@ from bot.settings import Settings
 from bot.socket import LocalSocket
 from bot.stage import Stage
 from bot.surfaces.base import Author, Surface
+from bot.surfaces.config import Ground, Owned
 from bot.surfaces.console import ConsoleSurface
 from bot.terminal import Seat
-from connectors.registry import connector_tools
+from bot.web import Web
+from connectors.registry import connector_tools, secrets_of
 from engine import people, sessions
 from engine.clock import Now, system_now
+from engine.errors import StoreError
 from engine.events import Bus
 from engine.models.base import ModelError
 from engine.models.content import Documents
@@ -87,6 +93,8 @@ class App:
     dispatcher: Dispatcher
     alarm: Alarm
     context: Context
+    web: Web
+    connections: Connections
     #: Signs the buttons of cards.
     key: bytes
 
@@ -97,6 +105,9 @@ class App:
         self._environ = environ
         self._now = now
         self._stack = AsyncExitStack()
+        self._secrets = secrets_of(environ, settings.data)
+        self.counts = Counts()
+        self._opened = False
 
     async def __aenter__(self) -> App:
         """Start everything; what was started is stopped again when a later part fails.
@@ -130,6 +141,7 @@ class App:
             self._stack.callback(lock.release)
         self.store = await open_store(self.settings.store)
         self._stack.push_async_callback(self.store.close)
+        log.hide(await asyncio.to_thread(self._secrets.values))
 
     async def _engine(self) -> Engine:
         settings = self.settings
@@ -207,7 +219,7 @@ class App:
 
     async def _listen(self) -> None:
         """Open the doors last: whatever comes in finds everything at work."""
-        settings = self.settings
+        settings, enter = self.settings, self._stack.enter_async_context
         self.context = Context(
             store=self.store,
             house=house_of(settings, self.picked, self._now),
@@ -226,12 +238,55 @@ class App:
             zone=settings.zone,
             file_limit=settings.ceilings.file_bytes,
         )
-        for surface in self._surfaces.values():
-            await surface.start(intake.take)
-            self._stack.push_async_callback(surface.stop)
-        await self._stack.enter_async_context(
-            LocalSocket(socket_path(settings), self.context, self._say)
+        self.web = await enter(Web(settings.web, self.counts, self._ready))
+        await self.console.start(intake.take)
+        self._stack.push_async_callback(self.console.stop)
+        self.connections = Connections(
+            settings, self._ground(), self._surfaces, intake.take, self.presenter.poke
         )
+        await enter(self.connections)
+        await enter(LocalSocket(socket_path(settings), self.context, self._say))
+        self._opened = True
+
+    def _ground(self) -> Ground:
+        return Ground(
+            now=self._now,
+            data=self.settings.data,
+            web=self.web,
+            secrets=self._secrets,
+            counts=self.counts,
+            owned=self._owned,
+            notify=self._notify,
+        )
+
+    async def _owned(self, prefix: str) -> list[Owned]:
+        """Return the threads that sessions own and whose target begins with `prefix`."""
+        rows = await self.store.read(
+            lambda tx: tx.all("threads_owned", tenant=TENANT, prefix=f"{prefix}%")
+        )
+        return [
+            Owned(target=row["thread_target"], session=row["session_id"], last_at=row["last_at"])
+            for row in rows
+            if row["thread_target"].startswith(prefix)
+        ]
+
+    async def _notify(self, cause: str, title: str, text: str) -> None:
+        """Tell the owner, once while it is not answered."""
+        tell = partial(
+            answers.notify, house=self.context.house, cause=cause, title=title, text=text
+        )
+        await self.store.write(tell)
+        self._poke()
+
+    async def _ready(self) -> tuple[bool, Mapping[str, str]]:
+        """Say whether everything works: the store answers, and the doors are open."""
+        try:
+            await self.store.read(
+                lambda tx: tx.one("principal_get", tenant=TENANT, id=people.CONSOLE)
+            )
+        except StoreError as error:
+            return False, {"store": type(error).__name__}
+        return self._opened, {"store": "ok", **self.connections.states}
 
     def seat(self) -> Seat:
         """Return what a terminal is wired to."""

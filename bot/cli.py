@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from bot.secret_commands import secrets_app
 from engine.errors import NodError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ audit_app = typer.Typer(help="What was asked, decided and done, and by whom.", *
 app.add_typer(schedule_app, name="schedule")
 app.add_typer(session_app, name="session")
 app.add_typer(audit_app, name="audit")
+app.add_typer(secrets_app, name="secrets")
 
 Thread = Annotated[str, typer.Option("--thread", "-t", help="The console thread.")]
 

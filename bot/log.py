@@ -10,10 +10,23 @@ from pathlib import Path
 
 from engine.errors import SettingsError
 
-__all__ = ["Redactor", "secrets_in", "start"]
+__all__ = ["Redactor", "hide", "secrets_in", "start"]
 
 #: Their lines at info tell every request's address, which may hold a token.
-_CHATTY = ("httpx", "httpcore", "openai", "anthropic", "google_genai", "urllib3", "apscheduler")
+_CHATTY = (
+    "httpx",
+    "httpcore",
+    "openai",
+    "anthropic",
+    "google_genai",
+    "urllib3",
+    "apscheduler",
+    "aiohttp",
+    "slack_sdk",
+    "slack_bolt",
+    "telegram",
+    "discord",
+)
 
 _FILE_BYTES = 2_000_000  # of one log file; two older ones are kept
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.I)
@@ -38,7 +51,14 @@ class Redactor(logging.Formatter):
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        known = sorted(set(secrets), key=len, reverse=True)
+        self._secrets = frozenset[str]()
+        self._known: re.Pattern[str] | None = None
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Blot out these values too from now on."""
+        self._secrets |= {each for each in secrets if len(each) >= _SHORTEST}
+        known = sorted(self._secrets, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def format(self, record: logging.LogRecord) -> str:
@@ -60,6 +80,14 @@ def secrets_in(environ: Mapping[str, str], named: Iterable[str] = ()) -> list[st
         for name, value in environ.items()
         if len(value) >= _SHORTEST and (name in wanted or _SECRET_NAME.search(name))
     ]
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Blot these values out of whatever the log is sent to; before `start` there is no log."""
+    held = list(secrets)
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, Redactor):
+            handler.formatter.learn(held)
 
 
 def start(level: str, secrets: Iterable[str], file: Path | None = None) -> Redactor:

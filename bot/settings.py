@@ -168,7 +168,7 @@ _KEYS: Mapping[str, _Key] = {
 _SECTIONS = frozenset(name.partition(".")[0] for name in _KEYS if "." in name)
 _WORDS = {"text": "text in quotes", "list": "a list of texts", "number": "a whole number"}
 #: NOD_* variables that are read elsewhere.
-_ELSEWHERE = frozenset({"NOD_HOME", "NOD_CONFIG"})
+_ELSEWHERE = frozenset({"NOD_HOME", "NOD_CONFIG", "NOD_VAULT_KEY_FILE", "NOD_VAULT_PASSPHRASE"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from importlib import import_module
 from pathlib import Path
 
+from connectors.secrets import Secrets
 from engine.tools.base import Tool
 
-__all__ = ["CONNECTORS", "connector_tools", "write_sample_calendar"]
+__all__ = ["CONNECTORS", "Secrets", "connector_tools", "secrets_of", "write_sample_calendar"]
 
 #: Name of a connector -> the module that declares its `TOOLS`.
 CONNECTORS = {
@@ -26,3 +27,8 @@ def connector_tools(names: Sequence[str] = tuple(CONNECTORS)) -> list[Tool]:
 def write_sample_calendar(path: Path, today: date, zone: str) -> None:
     """Write a calendar to try Nod with, dated around `today` in the IANA zone `zone`."""
     import_module(CONNECTORS["calendar"]).write_sample(path, today, zone)
+
+
+def secrets_of(environ: Mapping[str, str], data: Path) -> Secrets:
+    """Return this installation's secrets; nothing is opened yet."""
+    return Secrets(environ, data)

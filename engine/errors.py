@@ -14,6 +14,7 @@ NodError
 ├── PromptError           no such prompt, already decided, not yours, or another hash
 ├── ToolError             a tool refused; its text goes to the model
 ├── ScheduleError         a cron line, zone or time that cannot be
+├── VaultError            secrets cannot be read or kept
 └── ModelError            see engine/models/base.py
 """
 
@@ -84,3 +85,7 @@ class ToolError(NodError):
 
 class ScheduleError(NodError):
     """A cron line, a time zone or a time that cannot be."""
+
+
+class VaultError(NodError):
+    """Secrets cannot be read or kept; what is there is left as it is."""

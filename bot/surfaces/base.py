@@ -1,8 +1,8 @@
 """The contract of a surface: what comes in, what goes out, and what a platform can do.
 
 A surface turns its platform's events into `Said`, `Edited`, `Pressed` and `Commanded`, hands each
-to the intake, and acknowledges to the platform what the intake returned from. Outward it shows platform-
-neutral messages. It holds no state that the platform or the store does not have.
+to the intake, and acknowledges to the platform what the intake returned from. Outward it shows
+messages in no platform's dialect. It holds no state that the platform or the store does not have.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bot.counts import Counts
+from connectors.registry import Secrets
 from engine.clock import Now
 
 if TYPE_CHECKING:  # aiohttp is loaded only when something is connected
@@ -22,7 +23,6 @@ __all__ = [
     "Ground",
     "Owned",
     "Secret",
-    "Secrets",
     "SlackConfig",
     "TelegramConfig",
     "discord_config",
@@ -32,29 +32,6 @@ __all__ = [
 
 #: Returns a secret by name; empty: there is none.
 Secret = Callable[[str], str]
-
-
-class Secrets(Protocol):
-    """Keeps secrets that a surface is given later, such as the tokens of an installation.
-
-    Every method is blocking and may raise VaultError.
-    """
-
-    def get(self, name: str) -> str:
-        """Return the secret; empty: there is none."""
-        ...
-
-    def set(self, name: str, value: str) -> None:
-        """Keep the secret, encrypted."""
-        ...
-
-    def delete(self, name: str) -> bool:
-        """Forget the secret; False: there was none."""
-        ...
-
-    def names(self) -> list[str]:
-        """Return the names of all secrets, sorted."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +52,7 @@ class Ground:
     #: The data folder.
     data: Path
     web: Web
+    #: Keeps what a surface is given later, such as the tokens of an installation. Blocking.
     secrets: Secrets
     counts: Counts
     #: Lists the owned threads whose target begins with the given text.

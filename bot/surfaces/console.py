@@ -48,8 +48,8 @@ class _Thread:
     path: Path
     #: One writer at a time.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    #: delivery id -> ref; None until the file was read.
-    posted: dict[str, str] | None = None
+    #: A line that a crash or a failed write left unfinished may be at the end of the file.
+    torn: bool = True
 
 
 def thread_name(target: str) -> str:
@@ -172,7 +172,7 @@ class ConsoleSurface:
         """Return the ref of what was posted under `delivery`; None: surely nothing was."""
         thread = self._thread(target)
         async with thread.lock:
-            return (await _posted(thread)).get(delivery)
+            return await asyncio.to_thread(_found, thread.path, delivery)
 
     # -- for the terminal
 
@@ -205,10 +205,7 @@ class ConsoleSurface:
     async def _append(self, target: str, entry: Entry) -> None:
         thread = self._thread(target)
         async with thread.lock:
-            posted = await _posted(thread)
             await _to_disk(thread, dumps(entry).encode() + b"\n")
-            if entry["op"] == "post":
-                posted[entry["delivery"]] = entry["ref"]
         for listener in tuple(self._listeners):
             listener(target, entry)
 
@@ -236,29 +233,27 @@ def _content(message: Message) -> dict[str, Any]:
     return content
 
 
-async def _posted(thread: _Thread) -> dict[str, str]:
-    """Return delivery -> ref, read from the file once; the thread's lock is held."""
-    if thread.posted is None:
-        entries = await asyncio.to_thread(_mended, thread.path)
-        thread.posted = {e["delivery"]: e["ref"] for e in entries if e["op"] == "post"}
-    return thread.posted
-
-
 async def _to_disk(thread: _Thread, line: bytes) -> None:
     """Append the line; a caller who is cancelled leaves a whole line or none."""
-    writing = asyncio.ensure_future(asyncio.to_thread(_write, thread.path, line))
+    writing = asyncio.ensure_future(asyncio.to_thread(_append, thread, line))
     try:
         await asyncio.shield(writing)
     except asyncio.CancelledError:
         await asyncio.wait([writing])
-        thread.posted = None  # the line may be there: read the file again
         raise
     except OSError as error:
-        thread.posted = None
+        thread.torn = True
         fix = "Free some space, or mend the folder's rights."
         raise SurfaceError(
             f"{thread.path} could not be written: {error.strerror}.", fix, retry_after=5.0
         ) from error
+
+
+def _append(thread: _Thread, line: bytes) -> None:
+    if thread.torn:
+        _mend(thread.path)
+        thread.torn = False
+    _write(thread.path, line)
 
 
 def _write(path: Path, line: bytes) -> None:
@@ -287,17 +282,20 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _mended(path: Path) -> list[Entry]:
-    """Return the entries, after cutting off a last line that a crash left unfinished."""
+def _mend(path: Path) -> None:
+    """Cut off a last line that was never finished, so that the next one stands alone."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb+") as file:
+            raw = file.read()
+            file.truncate(raw.rfind(b"\n") + 1)
     except FileNotFoundError:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return []
-    whole = raw.rfind(b"\n") + 1
-    if whole < len(raw):
-        os.truncate(path, whole)
-    return list(_entries(raw[:whole]))
+
+
+def _found(path: Path, delivery: str) -> str | None:
+    """Return the ref of the post with this delivery id, or None."""
+    posts = (entry for entry in _read(path) if entry["op"] == "post")
+    return next((post["ref"] for post in posts if post["delivery"] == delivery), None)
 
 
 def _read(path: Path) -> list[Entry]:

@@ -87,3 +87,11 @@ select t.thread_target, t.session_id, coalesce(
     t.created_at) as last_at
 from threads t where t.tenant_id = :tenant and t.thread_target like :prefix
 order by t.created_at
+
+-- name: notice_open
+select id from prompts
+where tenant_id = :tenant and kind = 'notice' and status = 'pending' and subject like :prefix
+limit 1
+
+-- name: prompts_waiting
+select count(*) as n from prompts where tenant_id = :tenant and status = 'pending'
