@@ -47,7 +47,7 @@ class LocalSocket:
         self._context = context
         self._say = say
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._serving: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> LocalSocket:
         if len(os.fsencode(self._path)) >= PATH_LIMIT:
@@ -67,12 +67,17 @@ class LocalSocket:
     ) -> None:
         if self._server is not None:
             self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
         self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        task = asyncio.current_task()
+        assert task is not None, "the server runs each connection in a task"
+        self._serving.add(task)
         try:
-            if self._open > CONNECTIONS:
+            if len(self._serving) > CONNECTIONS:
                 reply = _refusal("Too many commands at once. Try again.")
             else:
                 reply = await self._reply(reader)
@@ -82,7 +87,7 @@ class LocalSocket:
         except (ConnectionError, TimeoutError):
             _log.info("a command's sender went away")
         finally:
-            self._open -= 1
+            self._serving.discard(task)
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()

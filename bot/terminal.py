@@ -69,14 +69,16 @@ class Seat:
     #: thread_target where cards of no session are read.
     place: str = "console:main"
 
-    async def at(self, target: str) -> tuple[str | None, list[Prompt]]:
-        """Return the thread's session, and the prompts that wait where it is read."""
+    async def at(self, target: str) -> tuple[str | None, list[Prompt], int]:
+        """Return the thread's session, the prompts read there, and how many wait elsewhere."""
 
-        def look(tx: Tx) -> tuple[str | None, list[Prompt]]:
+        def look(tx: Tx) -> tuple[str | None, list[Prompt], int]:
             tenant = self.context.tenant
             session = sessions.find_thread(tx, tenant, target)
             rows = tx.all("prompts_at", tenant=tenant, target=target, place=self.place, limit=CARDS)
-            return session, [inbox.prompt_from(row) for row in rows]
+            counted = tx.one("prompts_waiting", tenant=tenant)
+            elsewhere = 0 if counted is None else counted["n"] - len(rows)
+            return session, [inbox.prompt_from(row) for row in rows], elsewhere
 
         return await self.context.store.read(look)
 
@@ -163,7 +165,7 @@ class Plain:
         """Wait until the thread's session rests and everything it said is shown."""
         while True:
             self._moved.clear()
-            self._session, _ = await self._seat.at(self._target)
+            self._session, _, _ = await self._seat.at(self._target)
             if self._session is None:
                 return
             row = await self._seat.session(self._session)
@@ -227,6 +229,7 @@ class Terminal:
         self._feed = Feed(write, live=True)
         self._session: str | None = None
         self._open: list[Prompt] = []
+        self._elsewhere = 0  # cards open in other threads
         self._since = 0.0  # when the first open card came to the screen
         self._asking: _Asking | None = None
         self._interrupted = float("-inf")
@@ -302,7 +305,7 @@ class Terminal:
     async def _look(self) -> None:
         """Read which cards are open here."""
         before = self._open[:1]
-        self._session, self._open = await self._seat.at(self._target)
+        self._session, self._open, self._elsewhere = await self._seat.at(self._target)
         if self._open and [p.id for p in before] != [self._open[0].id]:
             self._since = time.monotonic()
         self._redraw()
@@ -312,7 +315,7 @@ class Terminal:
     def _entry(self, target: str, entry: Mapping[str, Any]) -> None:
         if target == self._target:
             self._feed.entry(entry)
-            self._plan(self._look)
+        self._plan(self._look)
 
     def _event(self, event: Event) -> None:
         if event.session == self._session:
@@ -353,6 +356,8 @@ class Terminal:
             keys = " ".join(f"[{b.key}] {b.label}" for b in self._buttons(prompt))
             more = f" (1 of {len(self._open)})" if len(self._open) > 1 else ""
             parts.append(f"{prompt.payload.get('tool') or prompt.kind}{more}: {keys} [?] all of it")
+        if self._elsewhere:
+            parts.append(f"{self._elsewhere} more wait elsewhere: /inbox")
         return " " + plain("  |  ".join(part for part in parts if part))
 
     def _buttons(self, prompt: Prompt) -> tuple[Button, ...]:
