@@ -19,9 +19,11 @@ from zoneinfo import ZoneInfo
 from bot import answers, cards, log
 from bot import settings as reading
 from bot.answers import Defaults, House, offer_folder
+from bot.board import Board
 from bot.commands import Context
 from bot.connecting import Connections
 from bot.counts import Counts
+from bot.forms import Forms
 from bot.intake import Intake
 from bot.keeping import keep
 from bot.outbox import Outbox
@@ -155,6 +157,7 @@ class App:
         self.console = ConsoleSurface(settings.data, self._now)
         self._surfaces: dict[str, Surface] = {self.console.name: self.console}
         self._outbox = Outbox(self.store, self._surfaces, self._now, TENANT)
+        self._tools = Registry(tools)
         documents = Documents()
         self._router = Router(self._catalogue, self._environ, documents=documents, now=self._now)
         self._stack.push_async_callback(self._router.aclose)
@@ -162,7 +165,7 @@ class App:
             store=self.store,
             model=self._router,
             catalogue=self._catalogue,
-            tools=Registry(tools),
+            tools=self._tools,
             bus=self.bus,
             now=self._now,
             data=settings.data,
@@ -257,6 +260,8 @@ class App:
             counts=self.counts,
             owned=self._owned,
             notify=self._notify,
+            forms=Forms(self.store, TENANT, self.key, self._tools.get),
+            board=Board(self.store, TENANT, self.key, self.settings.zone),
         )
 
     async def _owned(self, prefix: str) -> list[Owned]:

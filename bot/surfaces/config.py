@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bot.board import Board
 from bot.counts import Counts
+from bot.forms import Forms
 from connectors.registry import Secrets
 from engine.clock import Now
 
@@ -59,6 +61,10 @@ class Ground:
     owned: Callable[[str], Awaitable[list[Owned]]]
     #: Tells the owner, once while it is not answered: (cause, title, text).
     notify: Callable[[str, str, str], Awaitable[None]]
+    #: What a press opens before it counts, and reads back.
+    forms: Forms
+    #: What waits for a person, runs, and is planned.
+    board: Board
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,76 @@
+"""What one person finds on their board: cards that wait for them, what runs, what is planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from bot import cards, listings
+from bot.cards import Card
+from engine import inbox, people, sessions
+from engine.inbox import ROLES, Person
+from engine.schedule import schedules
+from engine.store.base import Store, Tx
+
+__all__ = ["Board", "Page"]
+
+#: Cards and sessions of one page; the commands list the rest.
+CARDS, SESSIONS = 10, 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The board of one person at one moment."""
+
+    cards: tuple[Card, ...]
+    #: Cards that wait and are not on the page.
+    more: int
+    #: One line each.
+    sessions: tuple[str, ...]
+    schedules: tuple[str, ...]
+
+
+class Board:
+    """Reads boards from the store."""
+
+    def __init__(self, store: Store, tenant: str, key: bytes, zone: str) -> None:
+        """`key` signs buttons; `zone` is an IANA name."""
+        self._store = store
+        self._tenant = tenant
+        self._key = key
+        self._zone = zone
+
+    async def page(self, platform: str, person: str, place: str) -> Page | None:
+        """Return the page of somebody, by their id on the platform; None: they have none.
+
+        `place` is the thread_target it is shown in.
+        """
+
+        def look(tx: Tx) -> Page | None:
+            who = people.person_of(tx, self._tenant, platform, person)
+            if who is None or who.role == "guest":
+                return None
+            return self._page(tx, who, place)
+
+        return await self._store.read(look)
+
+    def _page(self, tx: Tx, who: Person, place: str) -> Page:
+        mine = [each for each in inbox.pending(tx, self._tenant) if inbox.may_answer(each, who)]
+        groups = list(inbox.choices(mine).values())
+        zone = ZoneInfo(self._zone)
+        shown = tuple(cards.card_of(group, place, self._key, str, zone) for group in groups[:CARDS])
+        steers = ROLES.index(who.role) >= ROLES.index("operator")
+        found = [
+            each
+            for each in sessions.listed(tx, self._tenant, 100)
+            if each.turn_seq and (steers or each.owner == who.id)
+        ]
+        planned = [
+            each for each in schedules.listed(tx, self._tenant) if steers or each.owner == who.id
+        ]
+        return Page(
+            cards=shown,
+            more=max(0, len(groups) - CARDS),
+            sessions=tuple(listings.session_lines(found[:SESSIONS], self._zone)) if found else (),
+            schedules=tuple(listings.schedule_lines(planned)) if planned else (),
+        )
