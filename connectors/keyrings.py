@@ -128,11 +128,9 @@ def open_store(environ: Mapping[str, str], data: Path, *, make: bool) -> SecretS
     `make` chooses a place when there is none. Raises VaultError: the backend that was named does
     not work or keeps plain text, or our vault is damaged or does not open.
     """
-    if environ.get("PYTHON_KEYRING_BACKEND"):
-        return _system(keyring.get_keyring())
     vault, mark = data / "vault.db", data / "keyring"
-    if mark.exists():  # the first secret went into the system's keyring
-        return _system(keyring.get_keyring())
+    if environ.get("PYTHON_KEYRING_BACKEND") or mark.exists():
+        return _system()  # it was named, or the first secret went there
     key = find_key(environ, data)
     if key is not None:
         return SecretStore(SqliteVault(vault, key), str(vault)) if make or vault.exists() else None
@@ -143,17 +141,21 @@ def open_store(environ: Mapping[str, str], data: Path, *, make: bool) -> SecretS
         )
     if not make:
         return None
-    chosen = keyring.get_keyring()
-    if _works(chosen):
+    if _works(keyring.get_keyring()):
         mark.touch(0o600)
-        return _system(chosen)
+        return _system()
     return SecretStore(SqliteVault(vault, make_key_file(data / "vault.key")), str(vault))
 
 
-def _system(backend: KeyringBackend) -> SecretStore:
-    if not _works(backend):
+def _system() -> SecretStore:
+    try:
+        backend = keyring.get_keyring()
+        works = _works(backend)
+    except Exception:  # noqa: BLE001  # broad: the variable may name anything, which is loaded
+        works = False
+    if not works:
         raise VaultError(
-            f"The keyring {type(backend).__name__} does not work, or keeps plain text.",
+            "The keyring that is chosen does not work, or keeps plain text.",
             "Set PYTHON_KEYRING_BACKEND to another one, or unlock it.",
         )
     return SecretStore(backend, f"the keyring {type(backend).__name__}")
