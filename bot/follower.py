@@ -20,7 +20,8 @@ from engine import sessions
 from engine.errors import NodError, ToolError
 from engine.events import Event
 from engine.store.base import Row, Tx
-from engine.turn.journal import answer_row, event_from
+from engine.turn.journal import event_from
+from engine.turn.project import answer_row
 
 __all__ = ["Follower"]
 
@@ -243,7 +244,7 @@ class Follower:
     async def _grow(self) -> None:
         """Show the answer so far, then wait as long as the surface's pace asks."""
         self._changed = False
-        place, message = self._place, Message(text=f"{self._text} …")
+        place, message = self._place, Message(text=f"{self._text} …", growing=True)
         subject = f"answer:{self.session}/{place[0]}/{place[1]}"
         if self._ref:
             await self._stage.outbox.update(self.home, self._ref, message)
