@@ -185,10 +185,6 @@ class ConsoleSurface:
         finally:
             self._listeners.discard(listener)
 
-    async def threads(self) -> list[str]:
-        """Return the names of the threads, the one last written first."""
-        return await asyncio.to_thread(_names, self._folder)
-
     # -- the files
 
     async def _post(
@@ -314,8 +310,3 @@ def _entries(raw: bytes) -> Iterator[Entry]:
             continue  # a block of zeros after a power cut: it was never acknowledged
         if isinstance(entry, dict) and "op" in entry and "ref" in entry:
             yield entry
-
-
-def _names(folder: Path) -> list[str]:
-    files = [(file.stat().st_mtime, file.stem) for file in folder.glob("*.jsonl")]
-    return [name for _, name in sorted(files, reverse=True)]

@@ -220,13 +220,12 @@ async def test_a_key_on_a_card_reaches_the_intake(tmp_path: Path) -> None:
     assert [(type(e), e.text) for e in taken if isinstance(e, Pressed)] == [(Pressed, "because")]
 
 
-async def test_threads_are_listed_and_history_survives(tmp_path: Path) -> None:
+async def test_history_survives_a_restart(tmp_path: Path) -> None:
     surface = ConsoleSurface(tmp_path, lambda: 1000.0)
     await surface.start(accepted)
     await surface.say("console:work", ANA, "hello")
     await surface.post("console:work", Message(text="hi"), "answer:s/1/1")
     again = ConsoleSurface(tmp_path, lambda: 2000.0)
-    assert await again.threads() == ["work"]
     history = await again.history("console:work", 0.0)
     assert [(line.by, line.text) for line in history] == [("ana", "hello"), ("", "hi")]
     assert await again.history("console:work", 1500.0) == []
