@@ -28,6 +28,7 @@ from bot.intake import Intake
 from bot.keeping import keep
 from bot.outbox import Outbox
 from bot.picking import Picked, load_catalogue, pick
+from bot.places import Places
 from bot.presenter import Presenter
 from bot.reminding import Reminders
 from bot.settings import Settings
@@ -262,6 +263,7 @@ class App:
             notify=self._notify,
             forms=Forms(self.store, TENANT, self.key, self._tools.get),
             board=Board(self.store, TENANT, self.key, self.settings.zone),
+            places=Places(self.store, TENANT, self._now),
         )
 
     async def _owned(self, prefix: str) -> list[Owned]:

@@ -34,6 +34,7 @@ __all__ = [
     "full_text",
     "mark_of",
     "read_token",
+    "says",
     "text_answer",
     "text_of",
     "token",
@@ -474,6 +475,15 @@ def read_token(value: str, key: bytes) -> Press:
     except (ValueError, binascii.Error) as error:
         raise PromptError("This button is not one of mine.", "See `/inbox`.") from error
     return Press(prompt=prompt, answer=answer, mark=said[:_MARK])
+
+
+def says(value: str) -> str:
+    """Return the answer a button's value stands for, unchecked: what to ask for before a press."""
+    try:
+        raw = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
+        return raw[_MAC + _MARK :].decode().rpartition(".")[2]
+    except ValueError:  # binascii.Error and UnicodeDecodeError are ones
+        return ""
 
 
 def mark_of(prompt: Prompt) -> bytes:

@@ -159,6 +159,8 @@ class Message:
     card: Card | None = None
     #: One small line below.
     footer: str = ""
+    #: More of it is still being written; an edit with the whole follows.
+    growing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

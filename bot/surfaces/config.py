@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from bot.board import Board
 from bot.counts import Counts
 from bot.forms import Forms
+from bot.places import Places
 from connectors.registry import Secrets
 from engine.clock import Now
 
@@ -65,6 +66,8 @@ class Ground:
     forms: Forms
     #: What waits for a person, runs, and is planned.
     board: Board
+    #: In which thread a post stands, and threads that move.
+    places: Places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
