@@ -92,11 +92,12 @@ def _write(block: Block) -> _Marked:
 
 def _run(run: Run, *, is_bold: bool) -> tuple[str, str, int]:
     """Return a run as HTML, as it is seen, and how many entities it makes."""
-    if run.code and not run.href:
+    if run.code and not run.href:  # code holds no other entity, and a link holds no code
         return f"<code>{_text(run.text)}</code>", run.text, 1
-    seen = _MENTION.sub(f"@{ZWSP}", run.text)
+    is_mail = run.href.startswith("mailto:")  # Telegram links addresses of mail itself
+    seen = _MENTION.sub(f"@{ZWSP}", shown([run]) if is_mail else run.text)
     marked, marks = _text(seen), 0
-    if run.href not in ("", run.text, f"mailto:{run.text}"):  # these Telegram links itself
+    if run.href and run.href != run.text and not is_mail:
         marked, marks = f'<a href="{html.escape(run.href)}">{marked}</a>', 1
     for tag, wanted in (("s", run.strike), ("i", run.italic), ("b", run.bold or is_bold)):
         if wanted:
