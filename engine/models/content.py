@@ -59,7 +59,8 @@ class Documents:
             if key in self._texts:
                 continue
             try:
-                text = await asyncio.wait_for(asyncio.to_thread(_pdf_text, data), PDF_TIMEOUT)
+                async with asyncio.timeout(PDF_TIMEOUT):
+                    text = await asyncio.to_thread(_pdf_text, data)
             except TimeoutError:
                 text = "(reading this PDF took too long)"
             self._texts[key] = text

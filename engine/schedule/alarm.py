@@ -100,7 +100,8 @@ class Alarm:
         self._rung.set()
         with suppress(asyncio.CancelledError):
             try:
-                await asyncio.wait_for(self._task, GRACE)
+                async with asyncio.timeout(GRACE):
+                    await self._task
             except TimeoutError:  # the task is cancelled by now; what it wrote is found at start
                 _log.warning("the alarm did not stop within %s s", GRACE)
 
