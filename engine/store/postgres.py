@@ -49,6 +49,8 @@ from (values ('statement_timeout', '30s'), ('idle_in_transaction_session_timeout
 where current_setting(name) = '0'
 """
 
+_REARM = "select"  # the cheapest statement there is
+
 #: What passes when the work is run once more.
 _PASSING = (pg.SerializationFailure, pg.DeadlockDetected)
 
@@ -150,6 +152,9 @@ class _PostgresTx:
     def many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
         try:
             self._cursor.executemany(self._queries[query], rows)
+            # It ends with a Flush, which disarms the server's limit for a client that is idle
+            # inside a transaction, so a frozen one would keep its locks; a statement rearms it.
+            self._cursor.execute(_REARM)
         except psycopg.Error as error:
             self._fail(error)
 
@@ -202,9 +207,12 @@ class _Line:
     def read(self, work: Callable[[Tx], T]) -> T:
         self._connection.execute(_READ)
         try:
-            return self._done(work)
-        finally:
+            value = self._done(work)
+            self._connection.execute("commit")  # a rollback makes psycopg drop what is prepared
+        except BaseException:
             self._roll_back()
+            raise
+        return value
 
     def write(self, work: Callable[[Tx], T]) -> T:
         self._connection.execute(_WRITE)
