@@ -159,7 +159,9 @@ def _left(request: Request) -> list[Any]:
     """Return the calls of the plan that were not made, or did not run."""
     said = str([m.get("content") for m in request.messages if m["role"] == "user"])
     plan = next((plan for words, plan in PLANS.items() if words in said), ())
-    results = {m["tool_call_id"]: str(m["content"]) for m in request.messages if m["role"] == "tool"}
+    results = {
+        m["tool_call_id"]: str(m["content"]) for m in request.messages if m["role"] == "tool"
+    }
     made = {
         each["function"]["name"]
         for message in request.messages

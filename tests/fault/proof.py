@@ -23,6 +23,8 @@ __all__ = ["faults", "log_of", "with_queries"]
 _QUERIES = """
 -- name: proof_usage
 select turn, iteration from usage where session_id = :session
+-- name: prompts_of
+select id, answer from prompts where session_id = :session order by id
 -- name: proof_mail
 select entered_seq from mailbox where event_key = :key
 """

@@ -140,7 +140,7 @@ class World:
         self.mail.append(Mail(id=len(self.mail) + 1, kind=kind, by="ana", at=self.now, body=body))
 
     def press(self, prompt: dict[str, Any]) -> None:
-        answer = {"kind": self._answer(prompt)}
+        answer: dict[str, Any] = {"kind": self._answer(prompt)}
         if answer["kind"] == "edit":
             answer["arguments"] = {"n": self.draw(1, 2, 3)}
         self.replies[prompt["id"]] = Reply(
@@ -173,6 +173,12 @@ class World:
             self.refresh()
         gone = {f"w{n}" for n in range(1, self.worker + 1)} if self.draw(True, False) else set()
         step = decide(self.state, self.now, gone)
+        if isinstance(step, steps.Release):
+            return self.release(step.state)
+        self.carry_out(step)
+        return False
+
+    def carry_out(self, step: steps.Step) -> None:
         match step:
             case steps.Put():
                 for fact in step.facts:
@@ -195,9 +201,6 @@ class World:
             case steps.Wait():
                 assert step.until > self.now
                 self.now = step.until
-            case steps.Release():
-                return self.release(step.state)
-        return False
 
     def release(self, state: str) -> bool:
         before = self.state.mail, self.state.replies
