@@ -9,16 +9,17 @@ between two such events the part that was sent before is sent again byte for byt
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from engine.canonical import loads
 from engine.events import Event, Kind
 from engine.models import content
 from engine.models.base import ContextTooLong, Message
 from engine.models.catalogue import Entry
 from engine.store.base import Store, Tx
 from engine.tools.base import Offer
-from engine.turn.journal import event_from
 
 __all__ = ["Border", "Histories", "History", "View", "build"]
 
@@ -67,22 +68,33 @@ class History:
     def extend(self, facts: Iterable[Event]) -> None:
         """Take in facts; those it has already are passed over."""
         for fact in facts:
-            if fact.seq <= self.seq:
-                continue
-            self.seq = fact.seq
-            if fact.kind is Kind.ELIDED:
-                body = fact.body
-                self.borders[body["model"]] = Border(results=body["results"], turns=body["turns"])
-                continue
-            message = message_of(fact)
-            if message is not None:
-                tokens = content.estimate(message)
-                self.tokens += tokens
-                if _has_file(message):
-                    self.files.append(message)
-                self.lines.append(
-                    _Line(seq=fact.seq, turn=fact.turn, message=message, tokens=tokens)
-                )
+            if fact.seq > self.seq:
+                self.add(fact.seq, fact.turn, fact.kind, fact.call, fact.body)
+
+    def add(
+        self, seq: int, turn: int, kind: str, call: str | None, body: Mapping[str, Any]
+    ) -> None:
+        """Take in one fact that comes after all others."""
+        self.seq = seq
+        if kind == Kind.ELIDED:
+            self.borders[body["model"]] = Border(results=body["results"], turns=body["turns"])
+            return
+        message = _message(kind, call, body)
+        if message is None:
+            return
+        tokens = content.estimate(message)
+        self.tokens += tokens
+        if _has_file(message):
+            self.files.append(message)
+        self.lines.append(_Line(seq, turn, message, tokens))
+
+    def join(self, later: History) -> None:
+        """Take in what another history has, all of which comes after this one's."""
+        self.seq = later.seq
+        self.tokens += later.tokens
+        self.lines += later.lines
+        self.files += later.files
+        self.borders.update(later.borders)
 
 
 class Histories:
@@ -99,7 +111,7 @@ class Histories:
             self._trim()
         self._kept.move_to_end(session)
         if history.seq < seq:
-            history.extend(await store.read(lambda tx: _messages(tx, session, history.seq)))
+            history.join(await store.read(lambda tx: _read(tx, session, history.seq)))
             history.seq = max(history.seq, seq)
         return history
 
@@ -113,8 +125,12 @@ class Histories:
             total -= self._kept.popitem(last=False)[1].tokens
 
 
-def _messages(tx: Tx, session: str, seq: int) -> list[Event]:
-    return [event_from(row) for row in tx.all("log_messages", session=session, seq=seq)]
+def _read(tx: Tx, session: str, seq: int) -> History:
+    """Return what the log has after place `seq`. Off the event loop: it may be much."""
+    found = History(session, seq=seq)
+    for row in tx.all("log_messages", session=session, seq=seq):
+        found.add(row["seq"], row["turn"], row["kind"], row["call_id"], loads(row["body"]))
+    return found
 
 
 def _has_file(message: Message) -> bool:
@@ -122,13 +138,13 @@ def _has_file(message: Message) -> bool:
     return isinstance(parts, list) and any(part.get("type") == "file" for part in parts)
 
 
-def message_of(fact: Event) -> Message | None:
+def _message(kind: str, call: str | None, body: Mapping[str, Any]) -> Message | None:
     """Return the canonical message a fact adds to the conversation, or None."""
-    if fact.kind in (Kind.MESSAGE, Kind.ASSISTANT_MESSAGE):
-        message: Message = fact.body["message"]
+    if kind in (Kind.MESSAGE, Kind.ASSISTANT_MESSAGE):
+        message: Message = body["message"]
         return message
-    if fact.kind is Kind.TOOL_FINISHED:
-        return {"role": "tool", "tool_call_id": fact.call, "content": fact.body["content"]}
+    if kind == Kind.TOOL_FINISHED:
+        return {"role": "tool", "tool_call_id": call, "content": body["content"]}
     return None
 
 

@@ -11,7 +11,7 @@ select session_id, seq, kind, turn, iteration, call_id, at, body from log
 where session_id = :session and seq > :seq order by seq limit :limit
 
 -- name: log_messages
-select session_id, seq, kind, turn, iteration, call_id, at, body from log
+select seq, kind, turn, call_id, body from log
 where session_id = :session and seq > :seq
   and kind in ('message', 'assistant_message', 'tool_finished', 'elided')
 order by seq
