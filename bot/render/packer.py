@@ -147,14 +147,16 @@ def _place(
     text: str, piece: Callable[[str], Piece], limit: int, choose: Callable[[str, int], int]
 ) -> int:
     """Return where to cut: as late as the limit allows, at a place `choose` likes; at least 1."""
-    low, most = 1, min(len(text), limit)
-    while low < most:
-        middle = (low + most + 1) // 2
+    if len(text) <= limit and piece(text).size <= limit:
+        return len(text)
+    low, high = 1, min(len(text), limit) + 1
+    while high - low > 1 + limit // 64:  # near enough: every step writes the text again
+        middle = (low + high) // 2
         if piece(text[:middle]).size <= limit:
             low = middle
         else:
-            most = middle - 1
-    at = most if most == len(text) else choose(text, most)
+            high = middle
+    at = choose(text, low)
     # What a cut leaves at the end may need more escaping than it did in the middle.
     while at > 1 and piece(text[:at]).size > limit:
         at = border(text, at - 1)

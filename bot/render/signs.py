@@ -43,7 +43,7 @@ _FORMATTING = re.compile(
 _BRACKET = re.compile(r"(?<!\\)[\[\]]")
 _OPENING = re.compile(
     r"^[ \t]*(?:(?P<number>\d{1,9})(?P<dot>[.)](?=\s|$))"
-    r"|(?P<sign>[-+](?=[\s#-]|$)|\#{1,6}(?=\s|$)|>|\||=+[ \t]*$|:(?=-)))?",
+    r"|(?P<sign>[-+](?=[\s#-]|$)|\*(?=\s|$)|\#{1,6}(?=\s|$)|>|\||=+[ \t]*$|:(?=-)))?",
     re.MULTILINE,
 )
 
@@ -165,7 +165,7 @@ def _spans(runs: Sequence[Run], signs: Signs) -> Iterator[_Span]:
     cores = [
         _Span(text, frozenset() if text.isspace() else _styles(run, signs), run)
         for run in runs
-        for text in ([run.text] if run.code else _CORE.findall(run.text))
+        for text in ([run.text] if run.code or not _marks(run) else _CORE.findall(run.text))
     ]
     for index, span in enumerate(cores):
         if span.text.isspace() and "\n" not in span.text and 0 < index < len(cores) - 1:
@@ -173,6 +173,10 @@ def _spans(runs: Sequence[Run], signs: Signs) -> Iterator[_Span]:
             yield _Span(span.text, both, span.run)
         else:
             yield span
+
+
+def _marks(run: Run) -> bool:
+    return bool(run.href or run.bold or run.italic or run.strike)
 
 
 def _styles(run: Run, signs: Signs) -> frozenset[str]:

@@ -43,10 +43,10 @@ class Part:
 
 
 def render(text: str) -> list[Part]:
-    """Return the messages that show `text`: `markdown` blocks, and `table` blocks where they fit.
+    """Return the messages that show `text`: `markdown` blocks, and a `table` block where it fits.
 
-    A table becomes its own block where it stands outside of lists and quotes and is within
-    Slack's limits; a message has one at most.
+    A message has one `table` block at most, so only a text's single table becomes one, outside
+    of lists and quotes and within Slack's limits; others are code in columns, or lists.
     """
     return _parts(parse(text))
 
@@ -96,26 +96,13 @@ def _packed_mrkdwn(blocks: Iterable[Block], limit: int) -> list[list[Piece]]:
 
 
 def _parts(blocks: Sequence[Block]) -> list[Part]:
+    tables = [block for block in blocks if isinstance(block, Table)]
+    if len(tables) != 1 or not _is_native(tables[0]):
+        blocks = list(laid_out(blocks, _WIDTH))
     return [
         Part(blocks=tuple(_blocks(pieces)), fallback=_cut([each.block for each in pieces], TEXT))
-        for group in _one_table_each(blocks)
-        for pieces in packed(group, _write_block, BLOCKS)
+        for pieces in packed(blocks, _write_block, BLOCKS)
     ]
-
-
-def _one_table_each(blocks: Sequence[Block]) -> Iterator[list[Block]]:
-    """Yield the blocks of messages with one native table each; other tables are laid out."""
-    group: list[Block] = []
-    has_table = False
-    for block in blocks:
-        is_native = isinstance(block, Table) and _is_native(block)
-        if is_native and has_table:
-            yield group
-            group = []
-        has_table = is_native or (has_table and bool(group))
-        group += [block] if is_native else laid_out([block], _WIDTH)
-    if group:
-        yield group
 
 
 def _is_native(table: Table) -> bool:

@@ -130,7 +130,7 @@ def telegram_entities(text: str, entities: Sequence[Entity], limit: int = 4096) 
     if len(entities) > 100:
         raise Refused("Bad Request: ENTITIES_TOO_LONG")
     starts = _sign_borders(text)
-    ordered = sorted(entities, key=lambda each: (each.offset, -each.length))
+    ordered = sorted(entities, key=lambda each: (each.offset, -each.length, _rank(each)))
     for index, outer in enumerate(ordered):
         if outer.length <= 0 or outer.offset not in starts or outer.end not in starts:
             raise _unparsed(f"{outer.type} at {outer.offset} does not cover whole signs")
@@ -202,6 +202,11 @@ def _sign_borders(text: str) -> set[int]:
         place += units(sign)
         borders.add(place)
     return borders
+
+
+def _rank(entity: Entity) -> int:
+    """Return which of two entities of the same stretch holds the other."""
+    return {"blockquote": 0, "pre": 2, "code": 2}.get(entity.type, 1)
 
 
 def _may_hold(outer: Entity, inner: Entity) -> bool:
@@ -424,5 +429,5 @@ def discord_content(content: str, limit: int = 2000) -> None:
 
 def discord_pings(content: str) -> list[str]:
     """Return what in the content would tell somebody; code tells nobody."""
-    bare = re.sub(r"```.*?```|``.*?``|`[^`]*`", " ", content, flags=re.DOTALL)
+    bare = re.sub(r"\\[\\`]|```.*?```|``.*?``|`[^`]*`", " ", content, flags=re.DOTALL)
     return re.findall(r"@everyone|@here|<@[!&]?\d+>", bare)
