@@ -310,12 +310,16 @@ def _enter(state: State, mail: Mail, now: float) -> Event:
 
 def _enter_stop(state: State, stop: Mail, now: float) -> tuple[Event, ...]:
     """A stop enters with every message older than itself; none of them starts a turn."""
-    older = [m for m in state.mail if m.id < stop.id and m.kind in ("message", "note", "fire")]
+    older = [m for m in state.mail if m.id < stop.id and m.kind in _HELD]
     body = {"by": stop.by, "mail": stop.id, "reason": stop.body.get("reason", "stopped")}
     return (
         *(_enter_silently(state, mail, now) for mail in older),
         _fact(state, Kind.STOPPED, now, body),
     )
+
+
+#: Mail that a later stop keeps from starting a turn.
+_HELD = frozenset({"message", "note", "retry", "fire", "wake"})
 
 
 def _enter_silently(state: State, mail: Mail, now: float) -> Event:

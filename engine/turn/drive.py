@@ -56,15 +56,18 @@ STOP_GRACE = 0.5
 _log = logging.getLogger(__name__)
 
 
-async def advance(engine: Engine, session_id: str, hint: asyncio.Event) -> None:
+async def advance(
+    engine: Engine, session_id: str, hint: asyncio.Event, *, counted: bool = True
+) -> None:
     """Take the session and do all there is to do in it; return when it rests or is taken away.
 
     Args:
         hint: set by others when something may have come in; only shortens the wait.
+        counted: count this as an attempt; not after one that only the store made fail.
 
     Raises StoreError when the store fails; the session is then taken up again later.
     """
-    opened = await engine.store.write(lambda tx: _open(engine, session_id, tx))
+    opened = await engine.store.write(lambda tx: _open(engine, session_id, tx, counted))
     if opened is None:
         return
     driver, committed = opened
@@ -84,22 +87,24 @@ async def advance(engine: Engine, session_id: str, hint: asyncio.Event) -> None:
 
 
 def _open(
-    engine: Engine, session_id: str, tx: Tx
+    engine: Engine, session_id: str, tx: Tx, counted: bool
 ) -> tuple[Driver, journal.Committed | None] | None:
     """Take the session and write all that needs no I/O: its mail, its answers, the turn's start."""
     now = engine.now()
-    taken = journal.take(tx, session_id, engine.worker, now, engine.limits)
+    taken = journal.take(tx, session_id, engine.worker, now, engine.limits, counted=counted)
     if taken is None:
         return None
     driver = Driver(engine, taken)
+    attempts = taken.session.attempts
     if driver.poisoned:
+        attempts = 0  # of the turn that is ended; what waits after it starts afresh
         driver.put(Kind.ERROR, {"text": _POISONED, "error_type": "Poisoned"})
         driver.put(Kind.PERMISSION_REQUIRED, asking.notice(driver.state, _POISONED, now))
     while isinstance(step := driver.decide(), Put):
         driver.take_in(step.facts)
     if not driver.buffer:
         return driver, None
-    return driver, driver.commit_in(tx, attempts=taken.session.attempts)
+    return driver, driver.commit_in(tx, attempts=attempts)
 
 
 _POISONED = (
@@ -133,6 +138,8 @@ class Driver:
         self._since: list[Event] = []
         #: The session's folders are there.
         self._prepared = False
+        #: Replaced when running work is dropped: what of it has not acted yet must not any more.
+        self._hold = object()
         #: Mail and prompts that entered with facts not yet committed.
         self._entering: set[int | str] = set()
 
@@ -423,11 +430,11 @@ class Driver:
 
     async def _run_harmless(self, calls: Sequence[Call]) -> None:
         for call in calls:
-            body = self._start(call, rule="", actor="nod", surface="")
+            body = run.intent(self.engine, call, rule="", actor="nod", surface="")
             self._transport(Kind.TOOL_STARTED, {**body, "name": call.name}, call.id)
             self.put(Kind.TOOL_STARTED, body, call=call.id)
         acts = [self._act(call) for call in calls]
-        _, results = await self._race(_together(acts))
+        _, results = await self._race(run.together(acts))
         if results is None:
             return
         for call, ran in zip(calls, results, strict=True):
@@ -441,7 +448,8 @@ class Driver:
         declared = self.engine.tools.get(call.name)
         assert declared is not None, "policy refuses an unknown tool"
         verdict, decision = call.verdict or {}, call.decision
-        body = self._start(
+        body = run.intent(
+            self.engine,
             call,
             rule=verdict["step"],
             actor=decision["by"] if decision and call.decided else "nod",
@@ -480,20 +488,6 @@ class Driver:
             return True
         self.put(Kind.VERDICT, verdict_body(call, fresh), call=call.id)
         return False
-
-    def _start(self, call: Call, *, rule: str, actor: str, surface: str) -> dict[str, Any]:
-        declared = self.engine.tools.get(call.name)
-        return {
-            "name": call.name,
-            "attempt": call.attempts + 1,
-            "worker": self.engine.worker,
-            "act_by": run.act_by(self.engine),
-            "limit": declared.timeout if declared else 0.0,
-            "hash": call.hash,
-            "by": actor,
-            "surface": surface,
-            "rule": rule,
-        }
 
     async def _act(self, call: Call) -> run.Ran:
         declared = self.engine.tools.get(call.name)
@@ -568,7 +562,7 @@ class Driver:
                     return True, await self._cut(task)
             return False, task.result()
         finally:
-            task.cancel()
+            self._drop(task)
 
     async def _cut(self, task: asyncio.Future[T]) -> T | None:
         """Stop running work; what it gives within a moment counts."""
@@ -576,21 +570,24 @@ class Driver:
         await asyncio.wait({task}, timeout=STOP_GRACE / 2)
         if task.done() and not task.cancelled() and task.exception() is None:
             return task.result()
-        task.cancel()
+        self._drop(task)
         await asyncio.wait({task}, timeout=STOP_GRACE / 2)
         return None
 
+    def _drop(self, task: asyncio.Future[Any]) -> None:
+        """Cancel work. A thread of it goes on until it ends, but acts no more."""
+        if not task.done():
+            self._hold = object()
+            task.cancel()
+
     def _context(self, call: Call) -> ToolContext:
         act_by = call.start.act_by if call.start and not call.harmless else float("inf")
-        return run.context(self.engine, self.session, call, self.shell, act_by, self.buffer)
+        hold = self._hold
+
+        def too_late() -> bool:
+            return self._hold is not hold or self.engine.now() >= act_by
+
+        return run.context(self.engine, self.session, call, self.shell, too_late, self.buffer)
 
 
 _SHOWN = frozenset({Kind.PERMISSION_REQUIRED, Kind.QUESTION_REQUESTED, Kind.PLAN_PROPOSED})
-
-
-async def _together(acts: Sequence[Coroutine[Any, Any, run.Ran]]) -> list[run.Ran]:
-    if len(acts) == 1:
-        return [await acts[0]]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(act) for act in acts]
-    return [task.result() for task in tasks]

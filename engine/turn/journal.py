@@ -99,9 +99,14 @@ def event_from(row: Row) -> Event:
     )
 
 
-def take(tx: Tx, session_id: str, worker: str, now: float, limits: Limits) -> Taken | None:
-    """Take the session if nobody alive has it and something waits; None otherwise."""
-    row = tx.one("session_take", id=session_id, worker=worker, now=now)
+def take(
+    tx: Tx, session_id: str, worker: str, now: float, limits: Limits, *, counted: bool = True
+) -> Taken | None:
+    """Take the session if nobody alive has it and something waits; None otherwise.
+
+    `counted`: an attempt that nothing takes back is one in which the worker died.
+    """
+    row = tx.one("session_take", id=session_id, worker=worker, now=now, counted=int(counted))
     if row is None:
         return None
     session = session_from(row)

@@ -64,6 +64,9 @@ def _turn_start(tx: Tx, session: Session, fact: Event) -> None:
 def _turn_end(tx: Tx, session: Session, fact: Event) -> None:
     if session.origin == "schedule" and fact.body["status"] != "parked":
         schedules.run_ended(tx, session.id, fact.body["status"], fact.at)
+    if fact.body["status"] == "error":  # what its cards ask about has its result by now
+        reason = "the turn ended with an error"
+        _close_prompts(tx, session, fact, reason=reason, by="nod", turn=fact.turn)
 
 
 def answer_row(tx: Tx, session: Session, turn: int, iteration: int, now: float) -> None:
@@ -186,14 +189,22 @@ def _artifact(tx: Tx, session: Session, fact: Event) -> None:
 
 def _stopped(tx: Tx, session: Session, fact: Event) -> None:
     _message(tx, session, fact)
-    answer = dumps({"kind": "stopped", "reason": fact.body.get("reason", "stopped")})
+    reason = fact.body.get("reason", "stopped")
+    _close_prompts(tx, session, fact, reason=reason, by=fact.body["by"])
+
+
+def _close_prompts(
+    tx: Tx, session: Session, fact: Event, *, reason: str, by: str, turn: int | None = None
+) -> None:
+    """Answer what is open, of one turn or of all, so that nobody presses in vain."""
     tx.run(
-        "prompt_close",
+        "prompt_close" if turn is None else "prompt_close_turn",
         session=session.id,
-        answer=answer,
-        by=fact.body["by"],
+        answer=dumps({"kind": "stopped", "reason": reason}),
+        by=by,
         now=fact.at,
         seq=fact.seq,
+        **({} if turn is None else {"turn": turn}),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,18 @@ from engine.turn.ports import Engine
 from engine.turn.state import Call
 from engine.work.base import ACT_BY
 
-__all__ = ["Ran", "Shell", "act", "context", "look_up", "make_folders", "preview", "witness"]
+__all__ = [
+    "Ran",
+    "Shell",
+    "act",
+    "context",
+    "intent",
+    "look_up",
+    "make_folders",
+    "preview",
+    "together",
+    "witness",
+]
 
 PREVIEW_LIMIT = 10.0  # seconds for the preview on a card
 LOOK_UP_LIMIT = 20.0  # seconds for looking whether something happened
@@ -33,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class TooLate(Exception):
-    """The call may not start any more: its intent is older than its `act_by`."""
+    """The call may not act any more: its intent is older than its `act_by`, or it was dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +114,17 @@ def context(
     session: Session,
     call: Call,
     shell: Shell,
-    act_by: float,
+    too_late: Callable[[], bool],
     unsaved: Sequence[Event],
 ) -> ToolContext:
     """Return what a call of this session may use.
 
+    `too_late` says whether an effect may not begin any more.
     `unsaved` is the driver's buffer: results and artifacts of this turn that no commit holds yet.
     """
 
     def before_act() -> None:
-        if engine.now() >= act_by:
+        if too_late():
             raise TooLate
 
     async def artifact(handle: str) -> Path:
@@ -155,6 +167,15 @@ async def act(engine: Engine, tool: Tool, call: Call, ctx: ToolContext) -> Ran:
         _log.exception("tool %s failed", tool.name)
         return _failed(call, f"{tool.name} failed: {type(error).__name__}.")
     return await _within_budget(engine, tool, call, ctx, result)
+
+
+async def together(acts: Sequence[Coroutine[Any, Any, Ran]]) -> list[Ran]:
+    """Run calls that change nothing at the same time."""
+    if len(acts) == 1:
+        return [await acts[0]]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(act) for act in acts]
+    return [task.result() for task in tasks]
 
 
 def _failed(call: Call, text: str) -> Ran:
@@ -269,6 +290,17 @@ def _result(tx: Tx, session: str, call: str) -> str | None:
     return None if row is None else str(loads(row["body"])["content"])
 
 
-def act_by(engine: Engine) -> float:
-    """Return the moment after which a call whose intent is written now may not begin."""
-    return engine.now() + ACT_BY
+def intent(engine: Engine, call: Call, *, rule: str, actor: str, surface: str) -> dict[str, Any]:
+    """Return the body of the TOOL_STARTED fact of the call's next attempt."""
+    declared = engine.tools.get(call.name)
+    return {
+        "name": call.name,
+        "attempt": call.attempts + 1,
+        "worker": engine.worker,
+        "act_by": engine.now() + ACT_BY,
+        "limit": declared.timeout if declared else 0.0,
+        "hash": call.hash,
+        "by": actor,
+        "surface": surface,
+        "rule": rule,
+    }

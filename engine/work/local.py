@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-from engine.errors import NodError
+from engine.errors import NodError, StoreError
 from engine.store.base import Tx
 from engine.turn.drive import advance
 from engine.turn.ports import Engine
@@ -48,6 +48,8 @@ class Dispatcher:
         self._hints: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, int] = {}
+        #: Sessions that only the store made fail: no fault of theirs.
+        self._spared: set[str] = set()
         self._alone: str | None = None
         self._suspects: set[str] = set()
         #: `wanted` of the sessions at work here, as last seen by the watch.
@@ -133,9 +135,15 @@ class Dispatcher:
 
     async def _advance(self, session: str) -> None:
         hint = self._hints[session]
+        counted = session not in self._spared
+        self._spared.discard(session)
         try:
-            await advance(self._engine, session, hint)
+            await advance(self._engine, session, hint, counted=counted)
             self._failures.pop(session, None)
+        except StoreError as error:
+            _log.warning("session %s: %s", session, error)
+            self._spared.add(session)
+            self._retry(session)
         except NodError as error:
             _log.warning("session %s: %s", session, error)
             self._retry(session)

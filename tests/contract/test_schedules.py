@@ -88,7 +88,7 @@ async def advance_to(store: Store, session_id: str | None, state: str) -> None:
     """Do to the session's row what a worker does: take it, open a turn, give it up as `state`."""
 
     def work(tx: Tx) -> None:
-        row = tx.one("session_take", id=session_id, worker="w", now=0.0)
+        row = tx.one("session_take", id=session_id, worker="w", now=0.0, counted=1)
         assert row is not None
         open_turn = int(state != "idle")
         for mail in tx.all("mail_waiting", session=session_id):

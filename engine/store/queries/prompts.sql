@@ -31,6 +31,11 @@ update prompts set status = 'resolved', answer = :answer, resolved_by = :by, res
                    resolved_at = :now, entered_seq = :seq
 where session_id = :session and status = 'pending' and kind <> 'notice'
 
+-- name: prompt_close_turn
+update prompts set status = 'resolved', answer = :answer, resolved_by = :by, resolved_on = '',
+                   resolved_at = :now, entered_seq = :seq
+where session_id = :session and status = 'pending' and kind <> 'notice' and turn = :turn
+
 -- name: prompt_entered
 update prompts set entered_seq = :seq where id = :id
 

@@ -49,7 +49,7 @@ update sessions set wanted = wanted + 1 where id = :id
 update sessions set wanted = wanted + 1, stop_mark = stop_mark + 1 where id = :id
 
 -- name: session_take
-update sessions set worker = :worker, epoch = epoch + 1, attempts = attempts + 1
+update sessions set worker = :worker, epoch = epoch + 1, attempts = attempts + :counted
 where id = :id and wanted > seen and (worker is null or worker = :worker or not exists (
   select 1 from leases l where l.name = 'worker:' || sessions.worker and l.until > :now))
 returning *
