@@ -223,7 +223,6 @@ NOT_YET_CALLED = {
     "engine.permissions.rules.list_rules": "a command for standing rules",
     "engine.schedule.cron.in_words": "the card that confirms a schedule",
     "engine.schedule.fires.run_now": "a command that fires a schedule",
-    "engine.schedule.schedules.enable": "a command that pauses a schedule",
 }
 
 
