@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.bench.figure import Figure
-from tests.bench.setting import Model, Setting
+from tests.bench.setting import Model, Setting, ended
 
 FIGURES = (
     Figure(
@@ -33,6 +33,7 @@ async def measure(setting: Setting) -> dict[str, dict[str, Any]]:
         async def crowd(turns: int) -> None:
             await asyncio.gather(*(world.say(each, "Hello?") for each in sessions[:turns]))
             await world.settle(60.0)
+            await ended(world, sessions[:1])
 
         sessions = [await world.open() for _ in range(500)]
         await crowd(50)  # a warm-up

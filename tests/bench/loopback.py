@@ -8,7 +8,7 @@ from engine.models.catalogue import Catalogue
 from engine.models.router import Router
 from tests.bench.figure import Figure
 from tests.bench.provider import TOOLS, provider
-from tests.bench.setting import Setting
+from tests.bench.setting import Setting, ended
 
 FIGURES = (
     Figure(
@@ -53,4 +53,6 @@ async def _turn(setting: Setting, router: Router, text: str, times: int) -> dict
             await one(await world.open(model=MODEL))
         times = setting.times(times)
         sessions = [await world.open(model=MODEL) for _ in range(times)]
-        return await setting.timed(world.store, times, lambda n: one(sessions[n]))
+        measured = await setting.timed(world.store, times, lambda n: one(sessions[n]))
+        await ended(world, sessions)
+        return measured

@@ -14,7 +14,7 @@ import psutil
 from engine.models.base import Answer, Request
 from tests.bench.figure import Figure, percentiles
 from tests.bench.process import started
-from tests.bench.setting import Model, Setting
+from tests.bench.setting import Model, Setting, ended
 from tests.fakes.scripted import call, calls
 from tests.fakes.world import World
 
@@ -127,7 +127,9 @@ async def _one_by_one(
         await world.settle()
 
     parking = await setting.timed(world.store, times, park)
+    await ended(world, sessions, "parked")
     answering = await setting.timed(world.store, times, answer)
+    await ended(world, chosen)
     return {**parking, "parked": count}, {**answering, "parked": count}
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from engine.events import Kind
 from engine.models.base import Answer, Delta, Request
 from engine.store.opening import open_store
 from engine.tools.base import Risk, Tool
@@ -21,7 +22,7 @@ from tests.bench.figure import percentiles
 from tests.fakes.scripted import call, calls
 from tests.fakes.world import World, probe, running
 
-__all__ = ["Model", "Setting", "four_calls", "turn"]
+__all__ = ["Model", "Setting", "ended", "four_calls", "turn"]
 
 SYNCS = 60  # samples of the disk before and after each measurement
 
@@ -138,6 +139,13 @@ async def turn(world: World, session: str) -> None:
     """Say something and wait until the session rests and all of it is saved."""
     await world.say(session, "What is new since yesterday?")
     await world.settle(60.0)
+
+
+async def ended(world: World, sessions: Iterable[str], status: str = "completed") -> None:
+    """Make sure that the last turn of each session ended so: what failed is quick, too."""
+    for session in sessions:
+        last = (await world.log(session))[-1]
+        assert last.kind is Kind.TURN_END and last.body["status"] == status, last
 
 
 def _tools() -> list[Tool]:
