@@ -61,8 +61,8 @@ async def test_a_session_that_kills_its_worker_three_times_is_stopped_and_blames
             if fact.kind is Kind.PERMISSION_REQUIRED and fact.body["prompt"]["kind"] == "notice"
         ]
         assert [notice["payload"]["retry"] for notice in notices] == [True]
-        for other in others:
-            seen = await store.read(lambda tx, other=other: log_of(tx, other))
+        seen_of = await store.read(lambda tx: [log_of(tx, other) for other in others])
+        for seen in seen_of:
             assert [f.body["status"] for f in seen if f.kind is Kind.TURN_END] == ["completed"]
             assert sum(1 for fact in seen if fact.kind is Kind.TURN_START) == 1
 

@@ -24,7 +24,8 @@ LIMITS = Limits(iterations=6, repeats_warn=3, repeats_end=4, failures_end=3)
 RISKS = ("external", "external", "read", "write_local", "control")
 CONSEQUENTIAL = frozenset({"write_local", "external"})
 STOPPED = ("stopped before", "stopped after")
-HAPPENS = ("step", "step", "step", "work", "press", "press", "mail", "crash")
+FATES = ("done", "failed", "lost", "late", "died before", "died before", "died after", *STOPPED)
+HAPPENS = ("step", "step", "work", "work", "press", "press", "press", "mail", "crash")
 MAIL = ("message", "stop", "note", "retry", "undo", "switch", "fire", "wake")
 
 #: Steps in a row without anything coming in; more would be a loop.
@@ -163,7 +164,7 @@ class World:
             return str(self.draw("happened", "unknown"))
         if prompt["loose"]:
             return str(self.draw("leave", "unknown"))
-        return str(self.draw("run", "leave", "unknown"))
+        return str(self.draw("run", "run", "leave", "unknown"))
 
     # -- a step
 
@@ -280,7 +281,7 @@ class World:
             self.refresh()
             return
         self.commit()
-        fate = self.draw("done", "failed", "lost", "late", "died before", "died after", *STOPPED)
+        fate = self.draw(*FATES)
         if fate in ("done", "lost", "died after", "stopped after"):
             self.effects[call.id] += 1
         if fate.startswith("died"):
@@ -320,7 +321,7 @@ class World:
 
     def look_up(self, call: Call) -> None:
         truth = "happened" if self.effects[call.id] else "did_not"
-        found = self.draw(truth, "cannot_tell", "cannot_tell")
+        found = self.draw(truth, "cannot_tell", "cannot_tell", "cannot_tell")
         loose = any(each.id == call.id for each in self.state.loose)
         if found == "happened" and not loose:
             self.finish(call, failed=False)
@@ -330,15 +331,23 @@ class World:
 
     def untold(self) -> list[str | None]:
         """Return the calls of unknown fate that neither a person nor the model was told of."""
-        told = {
+        asked = {
             fact.call
             for fact in self.log
-            if (fact.kind is Kind.PERMISSION_REQUIRED and fact.body["prompt"]["kind"] == "outcome")
-            or (fact.kind is Kind.MESSAGE and fact.body["cause"] == "outcome")
+            if fact.kind is Kind.PERMISSION_REQUIRED and fact.body["prompt"]["kind"] == "outcome"
         }
-        ended = [fact for fact in self.log if fact.kind is Kind.TOOL_FINISHED]
-        unknown = [fact.call for fact in ended if fact.body["status"] == "unknown"]
-        return [call for call in unknown if call not in told]
+        noted = {
+            fact.call
+            for fact in self.log
+            if fact.kind is Kind.MESSAGE and fact.body["cause"] == "outcome"
+        }
+        return [
+            fact.call
+            for fact in self.log
+            if fact.kind is Kind.TOOL_FINISHED
+            and fact.body["status"] == "unknown"
+            and fact.call not in (noted if fact.body.get("loose") else asked)
+        ]
 
     # -- the whole
 
@@ -372,7 +381,7 @@ def _json(fact: Event) -> Any:
 
 
 @settings(
-    max_examples=250,
+    max_examples=300,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

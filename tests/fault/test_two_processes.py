@@ -46,7 +46,9 @@ def _picture(tx: Tx, spec: Spec) -> tuple[Any, ...]:
     session = sessions.find_thread(tx, "local", spec.thread)
     assert session is not None
     prompts = [(row["id"], row["answer"]) for row in tx.all("prompts_of", session=session)]
-    calls = [tuple(dict(row).items()) for row in tx.all("calls_of", session=session)]
+    calls = [
+        (row["id"], row["status"], row["attempt"]) for row in tx.all("calls_of", session=session)
+    ]
     effects = [lines_of(spec.folder / name) for name in ("effects", "writes")]
     return (sessions.get(tx, session), log_of(tx, session), prompts, calls, effects)
 
