@@ -10,6 +10,8 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -76,20 +78,39 @@ class Queue(Protocol):
 
 def worker_id() -> str:
     """Return an id for this process: host, pid, start of the process, and a random part."""
-    pid = os.getpid()
-    started = int(psutil.Process(pid).create_time() * 1000)
-    return f"{socket.gethostname()}:{pid}:{started}:{mint('w')}"
+    return f"{_host()}:{os.getpid()}:{_started(os.getpid())}:{mint('w')}"
 
 
 def is_gone(worker: str) -> bool:
     """Say whether `worker` is known to be dead: same host, and no such process any more.
 
-    A worker of another host is never known to be dead.
+    A worker of another host, boot or container is never known to be dead.
     """
     host, pid, started, _ = worker.split(":")
-    if host != socket.gethostname():
-        return False
+    return host == _host() and _started(int(pid)) != started
+
+
+@cache
+def _host() -> str:
+    """Name what process ids count in: the host, and on Linux its boot and the pid namespace."""
+    if not _PROC.exists():
+        return socket.gethostname()
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text()[:8]
+    return f"{socket.gethostname()}/{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
+
+
+def _started(pid: int) -> str:
+    """Return when the process started, the same however the clock is set; empty: it is dead."""
     try:
-        return int(psutil.Process(int(pid)).create_time() * 1000) != int(started)
-    except psutil.NoSuchProcess:
-        return True
+        if not _PROC.exists():
+            return str(psutil.Process(pid).create_time())
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (OSError, psutil.NoSuchProcess):
+        return ""
+    return "" if fields[0] in _DEAD else fields[19]  # state, starttime in ticks: man 5 proc
+
+
+#: Linux tells a process's start in ticks since boot. As a date, which is all psutil has, it moves
+#: whenever the clock is set, and a worker at work would be taken for dead.
+_PROC = Path("/proc")
+_DEAD = frozenset("ZXx")  # killed, and not yet waited for by its parent
