@@ -141,6 +141,11 @@ def _admitted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> l
 
 
 def _noticed(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
+    held = prompt.payload.get("held")
+    if held:
+        again = (prompt.answer or {}).get("kind") == "retry"
+        tx.run("held_release" if again else "held_drop", tenant=house.tenant, key=held)
+        return []
     if (prompt.answer or {}).get("kind") != "retry" or prompt.session is None:
         return []
     session = sessions.get(tx, prompt.session)
@@ -198,11 +203,16 @@ def ask_access(
     return _raise(tx, house, "access", subject, payload, None, house.now())
 
 
-def notify(tx: Tx, house: House, cause: str, title: str, text: str) -> Prompt | None:
-    """Tell the owner; None: the same cause was told and is not answered yet."""
+def notify(
+    tx: Tx, house: House, cause: str, title: str, text: str, *, held: str = ""
+) -> Prompt | None:
+    """Tell the owner; None: the same cause was told and is not answered yet.
+
+    `held` is the key of an event in quarantine: then the card has Retry and Drop.
+    """
     if tx.one("notice_open", tenant=house.tenant, prefix=f"{cause}/%") is not None:
         return None
-    payload = {"title": title, "text": text}
+    payload = {"title": title, "text": text} | ({"held": held, "retry": True} if held else {})
     return _raise(tx, house, "notice", f"{cause}/{mint('n')}", payload, None, house.now())
 
 

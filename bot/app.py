@@ -24,6 +24,7 @@ from bot.commands import Context
 from bot.connecting import Connections
 from bot.counts import Counts
 from bot.forms import Forms
+from bot.hearing import Ear
 from bot.intake import Intake
 from bot.keeping import keep
 from bot.outbox import Outbox
@@ -232,16 +233,20 @@ class App:
             poke=self._poke,
             zone=settings.zone,
         )
-        intake = Intake(
+        self._intake = Intake(
             store=self.store,
             house=self.context.house,
             context=self.context,
             key=self.key,
             enqueue=self.dispatcher.enqueue,
             poke=self._poke,
+            history=self._outbox.history,
+            ear=Ear(self._secrets.get, settings.voice.model, settings.voice.base_url),
+            counts=self.counts,
             zone=settings.zone,
             file_limit=settings.ceilings.file_bytes,
         )
+        intake = await enter(self._intake)
         self.web = await enter(Web(settings.web, self.counts, self._ready))
         await self.console.start(intake.take)
         self._stack.push_async_callback(self.console.stop)
@@ -327,6 +332,7 @@ class App:
         """Something was written that no log tells of: it may be to show, or due."""
         self.presenter.poke()
         self.alarm.nudge()
+        self._intake.nudge()
 
     def _background(self) -> list[asyncio.Task[None]]:
         """Begin what may take its time now that we are ready."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
 import json
 import os
@@ -22,6 +23,8 @@ from engine.errors import PromptError, SettingsError
 from engine.inbox import DAY, Prompt
 
 __all__ = [
+    "ALL",
+    "LOOKS",
     "Button",
     "Card",
     "Choice",
@@ -32,7 +35,9 @@ __all__ = [
     "choices",
     "decision",
     "full_text",
+    "looked_into",
     "mark_of",
+    "mark_of_all",
     "read_token",
     "says",
     "text_answer",
@@ -47,6 +52,10 @@ _MAC, _MARK = 16, 8  # bytes
 
 #: Characters and lines of a preview on a card; `full_text` has the rest.
 PREVIEW, PREVIEW_LINES = 1_500, 40
+
+#: What the button for a whole card answers, and what buttons that answer nothing show.
+ALL = "all"
+LOOKS = {"why": "Why do you ask?", "full": "Show everything"}
 
 #: How long a standing rule made from a card holds.
 RULE_DAYS = 30
@@ -79,6 +88,8 @@ class Row:
     #: What would happen, in Markdown; cut to fit.
     preview: str = ""
     buttons: tuple[Button, ...] = ()
+    #: Buttons that answer nothing: who presses one is shown more, privately.
+    looks: tuple[Button, ...] = ()
     #: "Approved by @ana, 09:02"; empty: still open.
     decided: str = ""
 
@@ -90,6 +101,8 @@ class Card:
     id: str
     title: str
     rows: tuple[Row, ...]
+    #: Buttons for all open rows together; none unless each row shows all there is to it.
+    buttons: tuple[Button, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -194,7 +207,26 @@ def card_of(
     title = str(alone or _TITLES[first.kind])
     rows = tuple(_row(prompt, place, key, name, zone) for prompt in prompts)
     card = str(first.payload.get("card") or first.id)
-    return Card(id=card, title=plain(title), rows=rows)
+    return Card(id=card, title=plain(title), rows=rows, buttons=_for_all(prompts, place, key))
+
+
+def _for_all(prompts: Sequence[Prompt], place: str, key: bytes) -> tuple[Button, ...]:
+    """Return "Approve all", when several rows wait and nothing about any of them is hidden."""
+    waiting = [prompt for prompt in prompts if prompt.status == "pending"]
+    if len(waiting) < 2 or not all(_harmless(prompt, place) for prompt in waiting):
+        return ()
+    made = _signed(mark_of_all(waiting), waiting[0].id, ALL, key)
+    return (Button(label="Approve all", key="A", answer=ALL, token=made, style="yes"),)
+
+
+def _harmless(prompt: Prompt, place: str) -> bool:
+    payload = prompt.payload
+    shown = str(payload.get("preview") or "")
+    if not shown and payload.get("arguments") is not None:
+        shown = _json(payload["arguments"])
+    whole = not cut(shown, PREVIEW, PREVIEW_LINES)[1] and place not in payload.get("target", ())
+    plainly = payload.get("risk") != "exec" and not payload.get("taint")
+    return prompt.kind == "approval" and "once" in prompt.options and plainly and whole
 
 
 def _row(prompt: Prompt, place: str, key: bytes, name: Callable[[str], str], zone: tzinfo) -> Row:
@@ -209,6 +241,7 @@ def _row(prompt: Prompt, place: str, key: bytes, name: Callable[[str], str], zon
         facts=_facts(prompt),
         preview=_preview(prompt, place),
         buttons=_buttons(prompt, key),
+        looks=_looks(prompt, key),
     )
 
 
@@ -280,6 +313,14 @@ def _buttons(prompt: Prompt, key: bytes) -> tuple[Button, ...]:
     )
 
 
+def _looks(prompt: Prompt, key: bytes) -> tuple[Button, ...]:
+    offered = {"approval": ("why", "full"), "outcome": ("why", "full"), "plan": ("full",)}
+    return tuple(
+        Button(label=LOOKS[each], key=each[0], answer=each, token=token(prompt, each, key))
+        for each in offered.get(prompt.kind, ())
+    )
+
+
 def choices(prompt: Prompt) -> dict[str, Choice]:
     """Return what can be pressed; a question only has buttons when one press can answer it."""
     offered: dict[str, Choice] = {}
@@ -293,7 +334,8 @@ def choices(prompt: Prompt) -> dict[str, Choice]:
         ruled = answer != "always" or bool(prompt.payload.get("rule_target"))
         again = answer != "retry" or bool(prompt.payload.get("retry"))
         if allowed in prompt.options and ruled and again:
-            offered[answer] = choice
+            drop = answer == "seen" and prompt.payload.get("held")
+            offered[answer] = Choice("Drop", "d", "no") if drop else choice
     return offered
 
 
@@ -392,6 +434,17 @@ def full_text(prompt: Prompt) -> str:
     return "\n".join(parts)
 
 
+def looked_into(prompt: Prompt, what: str) -> str:
+    """Return what a button of LOOKS shows, in Markdown."""
+    if what == "full":
+        return full_text(prompt)
+    payload = prompt.payload
+    reason = plain(str(payload.get("reason") or "")).rstrip(".")
+    lines = [f"{reason}." if reason else "It is asked each time."]
+    lines += [f"{label}: {value}" for label, value in _facts(prompt) if label != "Why it asks"]
+    return "\n".join(lines)
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
@@ -457,10 +510,14 @@ def token(prompt: Prompt, answer: str, key: bytes) -> str:
 
     At most 64 bytes. Raises ValueError when prompt id and answer are too long for that.
     """
-    said = mark_of(prompt) + f"{prompt.id}.{answer}".encode()
+    return _signed(mark_of(prompt), prompt.id, answer, key)
+
+
+def _signed(mark: bytes, prompt: str, answer: str, key: bytes) -> str:
+    said = mark + f"{prompt}.{answer}".encode()
     made = base64.urlsafe_b64encode(_mac(key, said) + said).rstrip(b"=").decode()
     if len(made) > TOKEN_BYTES:
-        raise ValueError(f"a token for {prompt.id}.{answer} would be longer than 64 bytes")
+        raise ValueError(f"a token for {prompt}.{answer} would be longer than 64 bytes")
     return made
 
 
@@ -489,6 +546,12 @@ def says(value: str) -> str:
 def mark_of(prompt: Prompt) -> bytes:
     """Return the beginning of the prompt's argument hash; zeros when it has none."""
     return bytes.fromhex(prompt.hash[: _MARK * 2]) if prompt.hash else bytes(_MARK)
+
+
+def mark_of_all(prompts: Sequence[Prompt]) -> bytes:
+    """Return the mark of several prompts together: it changes with every one of them."""
+    said = "\0".join(f"{prompt.id} {prompt.hash}" for prompt in prompts)
+    return hashlib.sha256(said.encode()).digest()[:_MARK]
 
 
 def _mac(key: bytes, said: bytes) -> bytes:

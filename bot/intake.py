@@ -7,35 +7,34 @@ or is it a message? When `take` returns, the outcome is durable and the event ma
 from __future__ import annotations
 
 import asyncio
-import base64
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot import answers, cards, edits
+from bot import answers, cards, edits, pairing, pressing, receiving, routing
 from bot.answers import House
 from bot.commands import Context, run
+from bot.completing import Completing, History, Unfinished
+from bot.counts import Counts
+from bot.hearing import Ear
 from bot.markup import defused, plain
+from bot.quarantine import Quarantine
 from bot.surfaces.base import (
-    Attachment,
     Commanded,
     Edited,
     Inbound,
     Pressed,
     Receipt,
     Said,
-    SurfaceError,
 )
 from engine import inbox, people, sessions
-from engine.canonical import digest, dumps
-from engine.errors import NodError, PromptError, SessionError
+from engine.canonical import dumps
+from engine.errors import NodError, PromptError, SessionError, StoreError
 from engine.inbox import Person, Prompt
-from engine.sessions import Post, Session, files_of
+from engine.sessions import Post, Session
 from engine.store.base import Store, Tx
 from engine.targets import ThreadTarget
 
@@ -48,25 +47,10 @@ BY_TEXT = frozenset({"approval", "plan", "grant", "question"})
 
 #: Characters of one message; the rest belongs into a file.
 TEXT_LIMIT = 200_000
-#: Files of one message, and bytes of those the model is shown, not only told of.
-FILES, INLINE = 10, 5_000_000
-#: Seconds one file may take to come.
-FETCH_TIMEOUT = 60.0
 #: Messages of somebody unknown that wait for the owner's word.
 UNKNOWN_LIMIT = 5
 
-_SHOWN_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """A file that came in and lies in the spool."""
-
-    name: str
-    media_type: str
-    path: Path
-    #: data: URL of what the model is shown; empty: it is told of the file only.
-    url: str = ""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -77,6 +61,8 @@ class _Done:
     text: str = ""
     session: str | None = None
     moved: list[str] = field(default_factory=list)
+    #: The message is stored, and not whole yet.
+    unfinished: Unfinished | None = None
 
 
 class Intake:
@@ -91,12 +77,16 @@ class Intake:
         key: bytes,
         enqueue: Callable[[str], None],
         poke: Callable[[], None],
+        history: History,
+        ear: Ear,
+        counts: Counts,
         zone: str = "UTC",
         file_limit: int = 20_000_000,
     ) -> None:
         """`enqueue` and `poke` are the hints to the dispatcher and the presenter.
 
-        `context` is what commands get, without the person and thread; `file_limit` is in bytes.
+        `context` is what commands get, without the person and thread; `file_limit` is in bytes;
+        `history` reads a thread of any surface, from a time on.
         """
         self._store = store
         self._house = house
@@ -106,35 +96,91 @@ class Intake:
         self._poke = poke
         self._zone = ZoneInfo(zone)
         self._file_limit = file_limit
+        self._counts = counts
+        self._quarantine = Quarantine(store, house)
+        self._nudged = asyncio.Event()
+        self._retrying: asyncio.Task[None] | None = None
+        self.completing = Completing(
+            store=store,
+            house=house,
+            ear=ear,
+            history=history,
+            enqueue=enqueue,
+            poke=poke,
+            file_limit=file_limit,
+        )
+
+    async def __aenter__(self) -> Intake:
+        await self.completing.__aenter__()
+        self._nudged.set()
+        self._retrying = asyncio.create_task(self._retry(), name="quarantine")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._retrying is not None:
+            self._retrying.cancel()
+            await asyncio.gather(self._retrying, return_exceptions=True)
+        await self.completing.__aexit__()
+
+    def nudge(self) -> None:
+        """Hint that a card was answered: an event in quarantine may be tried again."""
+        self._nudged.set()
+
+    async def _retry(self) -> None:
+        while True:
+            await self._nudged.wait()
+            self._nudged.clear()
+            try:
+                for event in await self._quarantine.again():
+                    await self.take(event)
+            except NodError as error:
+                _log.warning("what is held could not be tried again: %s", error)
 
     async def take(self, event: Inbound) -> Receipt:
         """Take one event; its outcome is durable when this returns.
 
-        Raises StoreError when it could not be stored: then the event must not be acknowledged.
+        Raises StoreError when it could not be stored, and whatever else went wrong with it, until
+        it has failed three times: then it is held for the owner. What raises must not be
+        acknowledged.
         """
+        surface = event.target.partition(":")[0]
+        try:
+            receipt = await self._take(event)
+            await self._quarantine.succeeded(_key(event))
+        except StoreError:
+            raise
+        except Exception as error:
+            _log.exception("an event of %s failed", surface)
+            if not await self._quarantine.failed(event, _key(event), error):
+                raise
+            self._poke()
+            receipt = Receipt(status="held")
+        self._counts.add("nod_events_total", surface=surface, status=receipt.status)
+        return receipt
+
+    async def _take(self, event: Inbound) -> Receipt:
         if isinstance(event, Commanded):
             return await self._command(event)
         try:
-            if isinstance(event, Pressed):
-                pressed = event
-                done = await self._store.write(lambda tx: self._press(tx, pressed))
-            elif isinstance(event, Edited):
-                edited = event
-                done = await self._store.write(lambda tx: self._edit(tx, edited))
-            else:
-                done = await self._say(event)
+            done = await self._store.write(lambda tx: self._one(tx, event))
         except (PromptError, SessionError) as error:
             return Receipt(status="refused", text=str(error))
+        if done.unfinished is not None:
+            self.completing.begin(done.unfinished)
         for session in done.moved:
             self._enqueue(session)
-        if done.status != "accepted":
+        if done.status not in ("accepted", "ignored"):
             self._poke()
         return Receipt(status=done.status, session=done.session, text=done.text)
 
-    # -- what every event goes through
+    def _one(self, tx: Tx, event: Said | Pressed | Edited) -> _Done:
+        if tx.one("mail_seen", tenant=self._house.tenant, key=_key(event)) is not None:
+            return _Done("duplicate")
+        if isinstance(event, Pressed):
+            return self._press(tx, event)
+        return self._edit(tx, event) if isinstance(event, Edited) else self._said(tx, event)
 
-    def _known(self, tx: Tx, event: Inbound) -> bool:
-        return tx.one("mail_seen", tenant=self._house.tenant, key=_key(event)) is not None
+    # -- what every event goes through
 
     def _note(self, tx: Tx, event: Inbound, kind: str, by: str, session: str | None = None) -> None:
         """Remember an event that enters no session, so that its second copy is known."""
@@ -170,48 +216,29 @@ class Intake:
         return Receipt(status="commanded", text=text)
 
     def _noted_command(self, tx: Tx, event: Commanded) -> Person | None:
-        if self._known(tx, event):
+        if tx.one("mail_seen", tenant=self._house.tenant, key=_key(event)) is not None:
             return None
         person = self._person(tx, event) or Person(id="", role="guest", name=event.person.name)
         self._note(tx, event, "command", person.id)
         return person
 
     def _press(self, tx: Tx, event: Pressed) -> _Done:
-        if self._known(tx, event):
-            return _Done("duplicate")
         person = self._person(tx, event)
         if person is None:
-            return _Done("refused", _STRANGER)
+            return _Done("refused", _NOT_YOURS)
         press = cards.read_token(event.token, self._key)
-        prompt = inbox.get(tx, press.prompt)
-        if cards.mark_of(prompt) != press.mark:
-            raise PromptError("What this card shows has changed.", "Answer on the newest card.")
-        self._note(tx, event, "press", person.id, prompt.session)
-        self._add_ref(tx, prompt, event)
-        now = self._house.now()
-        answer = cards.answer_of(prompt, press.answer, now, event.text, event.arguments)
-        return self._answer(tx, prompt, answer, person, event)
-
-    def _add_ref(self, tx: Tx, prompt: Prompt, event: Pressed) -> None:
-        """The message a press came from shows the prompt: it too is edited when it is decided."""
-        if not event.ref:
-            return
-        subject = f"prompt:{prompt.id}"
-        rows = tx.all("deliveries_of", tenant=self._house.tenant, subject=subject)
-        if any(row["ref"] == event.ref for row in rows):
-            return
-        part = 1 + sum(row["destination"] == event.target for row in rows)
-        tx.run(
-            "delivery_ref_add",
-            id=f"{prompt.id}-{len(rows)}",
-            tenant=self._house.tenant,
-            session=prompt.session or "",
-            subject=subject,
-            destination=event.target,
-            part=part,
-            ref=event.ref,
-            now=self._house.now(),
-        )
+        pressed = pressing.meant(tx, press, person, event, self._house.now())
+        if pressed.text:
+            return _Done("answered", pressed.text)
+        first = pressed.answers[0][0]
+        self._note(tx, event, "press", person.id, first.session)
+        done = _Done("answered", "", first.session)
+        for prompt, answer in pressed.answers:
+            pressing.add_ref(tx, prompt, event, self._house.now())
+            one = self._answer(tx, prompt, answer, person, event)
+            done.moved += one.moved
+            done.text = done.text or one.text
+        return done
 
     def _answer(
         self, tx: Tx, prompt: Prompt, answer: Mapping[str, Any], person: Person, event: Inbound
@@ -232,50 +259,81 @@ class Intake:
 
     # -- what somebody says
 
-    async def _say(self, said: Said) -> _Done:
-        files: list[_File] = []
-        told: list[str] = []
-        if said.files:
-            welcome = await self._store.read(lambda tx: self._may_send(tx, said))
-            files, told = await self._fetch(said) if welcome else ([], [])
-        try:
-            return await self._store.write(lambda tx: self._said(tx, said, files, told))
-        finally:
-            if said.files:
-                await asyncio.to_thread(shutil.rmtree, self._spool(said), ignore_errors=True)
-
-    def _may_send(self, tx: Tx, said: Said) -> bool:
-        return not self._known(tx, said) and self._person(tx, said) is not None
-
-    def _said(self, tx: Tx, said: Said, files: Sequence[_File], told: Sequence[str]) -> _Done:
-        if self._known(tx, said):
-            return _Done("duplicate")
+    def _said(self, tx: Tx, said: Said) -> _Done:
         if len(said.text) > TEXT_LIMIT:
             text = f"{len(said.text):,} characters are too many for one message ({TEXT_LIMIT:,})."
             return _Done("refused", f"{text} Send it as a file.")
+        now = self._house.now()
+        if said.direct and pairing.looks_like_code(said.text):
+            owner = pairing.redeem(tx, self._house.tenant, said, now)
+            if owner is not None:
+                self._note(tx, said, "paired", owner.id)
+                return _Done("answered", _PAIRED)
         person = self._person(tx, said)
         if person is None:
             return self._stranger(tx, said)
-        found = sessions.find_thread(tx, self._house.tenant, said.target)
-        if found is not None:
-            session = sessions.get(tx, found)
-            done = self._stop(tx, said, person, session) or self._text(tx, said, person, session)
-            if done is not None:
-                return done
-        now = self._house.now()
-        if found is None:
-            found = self._house.open(tx, said.target, person.id, now)
-        session = sessions.get(tx, found)
-        placed = [_place(file, files_of(self._house.data, session.id) / "in") for file in files]
+        if said.direct:
+            surface = ThreadTarget.parse(said.target).surface
+            people.seen_at(tx, self._house.tenant, surface, said.person.id, said.target, now)
+        way = routing.route(tx, self._house, said)
+        if way.nobodys:
+            return _Done("ignored")
+        if way.session is None:
+            return self._opened(tx, said, person, way.text)
+        done = self._machine(tx, said, person, way.session) if said.bot else None
+        if not said.bot:
+            done = self._stop(tx, said, person, way.session)
+            done = done or self._text(tx, said, person, way.session)
+        return done or self._posted(tx, said, person, way.session)
+
+    def _opened(self, tx: Tx, said: Said, person: Person, text: str) -> _Done:
+        """A message opens a session, which owns its thread from now on."""
+        found = self._house.open(tx, said.target, person.id, self._house.now())
+        done = self._posted(tx, said, person, sessions.get(tx, found), opened=not said.direct)
+        done.text = "\n".join(part for part in (text, done.text) if part)
+        return done
+
+    def _posted(
+        self, tx: Tx, said: Said, person: Person, session: Session, *, opened: bool = False
+    ) -> _Done:
+        wanted, told = receiving.refusals(said.files, self._file_limit)
+        stamp, words = self._stamp(person), defused(said.text)
+        late = receiving.announced(wanted)
         body = {
-            "message": {"role": "user", "content": self._content(said, person, placed, told)},
+            "message": {
+                "role": "user",
+                "content": receiving.content(words, stamp, (), [*late, *told]),
+            },
             "source": _source(said),
         }
-        mail = Post(kind="message", key=_key(said), by=person.id, body=body)
-        sessions.post(tx, session, mail, now)
+        key = _key(said)
+        sessions.post(
+            tx, session, Post(kind="message", key=key, by=person.id, body=body), self._house.now()
+        )
         if not session.title and said.text.strip():
             tx.run("session_rename", id=session.id, title=plain(said.text.strip())[:80])
-        return _Done("accepted", "\n".join(told), session.id, [session.id])
+        done = _Done("accepted", "\n".join(told), session.id)
+        if wanted or opened:
+            done.unfinished = Unfinished(
+                said=said,
+                session=session.id,
+                key=key,
+                by=person.id,
+                stamp=stamp,
+                files=wanted,
+                told=told,
+                earlier=opened,
+            )
+        else:
+            done.moved.append(session.id)
+        return done
+
+    def _machine(self, tx: Tx, said: Said, person: Person, session: Session) -> _Done | None:
+        """A machine's line never stops or answers; several in a row are not listened to."""
+        if routing.hops(tx, session) < routing.HOPS:
+            return None
+        self._note(tx, said, "hop", person.id, session.id)
+        return _Done("ignored")
 
     def _stop(self, tx: Tx, said: Said, person: Person, session: Session) -> _Done | None:
         if said.text.strip().casefold() not in STOP_WORDS or not _may_steer(person, session):
@@ -316,7 +374,7 @@ class Intake:
         if said.reply_to:
             rows = tx.all("delivery_by_ref", tenant=self._house.tenant, ref=said.reply_to)
             prompts = [inbox.get(tx, row["subject"].removeprefix("prompt:")) for row in rows]
-        elif said.addressed:
+        elif said.addressed or routing.alone(tx, session, person):
             prompts = inbox.pending_in(tx, session.id)
         else:
             prompts = []
@@ -329,8 +387,6 @@ class Intake:
         ]
 
     def _edit(self, tx: Tx, edited: Edited) -> _Done:
-        if self._known(tx, edited):
-            return _Done("duplicate")
         key = f"{ThreadTarget.parse(edited.target).surface}:{edited.original}"
         row = tx.one("mail_of_event", tenant=self._house.tenant, key=key)
         person = self._person(tx, edited)
@@ -344,23 +400,28 @@ class Intake:
 
     def _stranger(self, tx: Tx, said: Said) -> _Done:
         """Somebody unknown: the owner is asked once, and the message waits for the answer."""
-        platform = ThreadTarget.parse(said.target).surface
+        tenant, platform = self._house.tenant, ThreadTarget.parse(said.target).surface
+        if not (said.addressed or said.direct):
+            return _Done("ignored")
+        waiting = answers.waiting_as(platform, said.person.id)
+        if pairing.closed(tx, tenant, platform):
+            told = tx.one("mail_by", tenant=tenant, by=waiting) is not None
+            self._note(tx, said, "closed", waiting)
+            return _Done("refused", "" if told or said.bot else _CLOSED)
         name = plain(said.person.name)[:80] or said.person.id
         asked = answers.ask_access(tx, self._house, platform, said.person.id, name, said.target)
-        waiting = answers.waiting_as(platform, said.person.id)
-        held = tx.all("mail_unrouted", tenant=self._house.tenant, waiting=waiting)
+        held = tx.all("mail_unrouted", tenant=tenant, waiting=waiting)
         subject = f"{platform}:{said.person.id}"
-        row = tx.one("prompt_by_subject", tenant=self._house.tenant, kind="access", subject=subject)
+        row = tx.one("prompt_by_subject", tenant=tenant, kind="access", subject=subject)
         if row is None or row["status"] != "pending" or len(held) >= UNKNOWN_LIMIT:
             return _Done("refused")  # dismissed, or too many already: no second polite line
-        stranger = Person(id=waiting, role="guest", name=name)
-        body = {
-            "message": {"role": "user", "content": self._content(said, stranger, [], [])},
-            "source": _source(said),
-        }
+        stamp = self._stamp(Person(id=waiting, role="guest", name=name))
+        told_of = [f"{plain(each.name)} was not taken: ask for it again" for each in said.files]
+        words = receiving.content(defused(said.text), stamp, (), told_of)
+        body = {"message": {"role": "user", "content": words}, "source": _source(said)}
         tx.run(
             "mail_add",
-            tenant=self._house.tenant,
+            tenant=tenant,
             session=None,
             kind="message",
             key=_key(said),
@@ -369,63 +430,20 @@ class Intake:
             body=dumps(body),
             now=self._house.now(),
         )
-        return _Done("waiting", _STRANGER if asked else "")
+        return _Done("waiting", _STRANGER if asked and not said.bot else "")
 
-    # -- what the model reads
-
-    def _content(
-        self, said: Said, person: Person, files: Sequence[_File], told: Sequence[str]
-    ) -> str | list[dict[str, Any]]:
-        """Return the message with what is true only now: the time, and who speaks."""
-        lines = [defused(said.text)]
-        lines += [f"[file in/{defused(file.name)}, {file.media_type}]" for file in files]
-        lines += [f"[{defused(each)}]" for each in told]
+    def _stamp(self, person: Person) -> str:
+        """Return what is true only now: the time, and who speaks."""
         at = datetime.fromtimestamp(self._house.now(), self._zone)
         name = defused(plain(person.name)).replace("\n", " ")
         when = f"{at:%A %Y-%m-%d %H:%M} {self._zone.key}"
-        lines.append(f"<nod-context>{when}; {name} speaks</nod-context>")
-        text = "\n".join(line for line in lines if line)
-        shown = [_attached(file) for file in files if file.url]
-        return [{"type": "text", "text": text}, *shown] if shown else text
-
-    # -- files
-
-    def _spool(self, said: Said) -> Path:
-        return self._house.data / "spool" / digest(_key(said))[:24]
-
-    async def _fetch(self, said: Said) -> tuple[list[_File], list[str]]:
-        """Bring the message's files into the spool; what is not taken is told."""
-        files: list[_File] = []
-        told = [f"Only the first {FILES} files were taken."] if len(said.files) > FILES else []
-        for number, each in enumerate(said.files[:FILES]):
-            name = _file_name(each.name, number, {file.name for file in files})
-            if each.bytes > self._file_limit:
-                limit = self._file_limit // 1_000_000
-                told.append(f"{name} was not taken: it is over the limit of {limit} MB.")
-                continue
-            path = self._spool(said) / name
-            try:
-                files.append(await self._fetch_one(each, name, path))
-            except (SurfaceError, TimeoutError, OSError) as error:
-                told.append(f"{name} could not be fetched: {error or 'it took too long'}.")
-        return files, told
-
-    async def _fetch_one(self, attachment: Attachment, name: str, path: Path) -> _File:
-        await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-        async with asyncio.timeout(FETCH_TIMEOUT):
-            await attachment.fetch(path)
-        size = (await asyncio.to_thread(path.stat)).st_size
-        if size > self._file_limit:  # it was larger than its platform said
-            await asyncio.to_thread(path.unlink)
-            raise SurfaceError(f"it is over the limit of {self._file_limit // 1_000_000} MB")
-        url = ""
-        if attachment.media_type in _SHOWN_TYPES and size <= INLINE:
-            raw = await asyncio.to_thread(path.read_bytes)
-            url = f"data:{attachment.media_type};base64,{base64.b64encode(raw).decode()}"
-        return _File(name=name, media_type=attachment.media_type, path=path, url=url)
+        return f"<nod-context>{when}; {name} speaks</nod-context>"
 
 
 _STRANGER = "We have not met yet. I have asked my owner; I answer as soon as they say yes."
+_CLOSED = "I am not set up here yet: my owner has to pair with me first."
+_PAIRED = "We are paired: you are my owner here, and what needs your nod comes to this place."
+_NOT_YOURS = "We have not met, so this is not yours to answer."
 
 
 def _key(event: Inbound) -> str:
@@ -435,40 +453,9 @@ def _key(event: Inbound) -> str:
 
 def _source(said: Said) -> dict[str, Any]:
     """Return where a message came from, and how much of its content are the person's words."""
-    return {"target": said.target, "event": said.event, "length": len(defused(said.text))}
+    source = {"target": said.target, "event": said.event, "length": len(defused(said.text))}
+    return {**source, "bot": True} if said.bot else source
 
 
 def _may_steer(person: Person, session: Session) -> bool:
     return person.id == session.owner or person.role in ("operator", "owner")
-
-
-def _attached(file: _File) -> dict[str, Any]:
-    if file.media_type == "application/pdf":
-        return {"type": "file", "file": {"filename": file.name, "file_data": file.url}}
-    return {"type": "image_url", "image_url": {"url": file.url}}
-
-
-def _file_name(name: str, number: int, taken: set[str]) -> str:
-    """Return a name that stays in its folder and is none of `taken`."""
-    last = plain(name).replace("\\", "/").rsplit("/", 1)[-1].lstrip(".")[:120]
-    safe = last.replace("\n", " ") or f"file-{number + 1}"
-    return f"{number + 1}-{safe}" if safe in taken else safe
-
-
-def _place(file: _File, folder: Path) -> _File:
-    """Put a file into its session's folder, before the row that names it is durable.
-
-    Linked, not moved: when the transaction is run again, it finds its own file there.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    target, number = folder / file.name, 1
-    while True:
-        try:
-            os.link(file.path, target)
-            break
-        except FileExistsError:
-            if target.samefile(file.path):
-                break
-            number += 1
-            target = folder / f"{file.path.stem}-{number}{file.path.suffix}"
-    return _File(name=target.name, media_type=file.media_type, path=target, url=file.url)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bot.surfaces.base import Message, Surface, SurfaceError
+from bot.surfaces.base import Line, Message, Surface, SurfaceError
 from engine.canonical import digest
 from engine.clock import Now, mint
 from engine.errors import TargetError, ToolError
@@ -72,6 +72,10 @@ class Outbox:
             known = ", ".join(sorted(self._surfaces))
             raise ToolError(f"There is no surface '{name}' here.", f"Connected: {known}.")
         return self._surfaces[name]
+
+    async def history(self, target: str, since: float) -> list[Line]:
+        """Return what was written in a thread since then; raises as the surface does."""
+        return await _within(TIMEOUT, self.surface(target).history(target, since))
 
     # -- acts
 

@@ -29,6 +29,7 @@ __all__ = [
     "Settings",
     "Slack",
     "Telegram",
+    "Voice",
     "Web",
     "data_folder",
     "load",
@@ -85,6 +86,16 @@ class Discord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """How voice notes are heard; keys are secrets."""
+
+    #: provider:model, or local:SIZE with the extra `voice`; empty: what there is a key for.
+    model: str = ""
+    #: Another address that speaks OpenAI's transcription API; empty: OpenAI's own.
+    base_url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything a start of Nod depends on, besides secrets."""
 
@@ -113,6 +124,7 @@ class Settings:
     slack: Slack = field(default_factory=Slack)
     telegram: Telegram = field(default_factory=Telegram)
     discord: Discord = field(default_factory=Discord)
+    voice: Voice = field(default_factory=Voice)
     #: Days a session is kept after its last word; 0: for ever.
     retention_days: int = 0
     log_level: str = "info"
@@ -164,6 +176,8 @@ _KEYS: Mapping[str, _Key] = {
     "telegram.base_url": _Key("text"),
     "discord.base_url": _Key("text"),
     "discord.gateway_url": _Key("text"),
+    "voice.model": _Key("text"),
+    "voice.base_url": _Key("text"),
 }
 _SECTIONS = frozenset(name.partition(".")[0] for name in _KEYS if "." in name)
 _WORDS = {"text": "text in quotes", "list": "a list of texts", "number": "a whole number"}
@@ -225,6 +239,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         slack=Slack(**_section(values, "slack")),
         telegram=Telegram(**_section(values, "telegram")),
         discord=Discord(**_section(values, "discord")),
+        voice=Voice(**_section(values, "voice")),
         retention_days=values.get("retention.days", 0),
         ignored=tuple(ignored),
         **{name: values[name] for name in _PLAIN if name in values},

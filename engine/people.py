@@ -8,7 +8,19 @@ from engine.errors import NodError
 from engine.inbox import ROLES, Person, Role
 from engine.store.base import Tx
 
-__all__ = ["CONSOLE", "add_person", "get", "listed", "person_of", "seed_console", "set_role"]
+__all__ = [
+    "CONSOLE",
+    "add_person",
+    "get",
+    "join_owner",
+    "listed",
+    "on_platform",
+    "person_of",
+    "place_of",
+    "seed_console",
+    "seen_at",
+    "set_role",
+]
 
 #: The principal at the terminal: whoever runs the process owns it.
 CONSOLE = "console"
@@ -92,6 +104,64 @@ def seed_console(tx: Tx, tenant: str, now: float, name: str = CONSOLE) -> Person
         now=now,
         principal=CONSOLE,
     )
+
+
+def join_owner(
+    tx: Tx, tenant: str, platform: str, external_id: str, *, name: str, now: float
+) -> Person:
+    """Make whoever has this id the owner: the identity joins the principal of the console."""
+    known = person_of(tx, tenant, platform, external_id)
+    if known is None:
+        return add_person(
+            tx,
+            tenant,
+            platform,
+            external_id,
+            name=name,
+            role="owner",
+            by=CONSOLE,
+            now=now,
+            principal=CONSOLE,
+        )
+    tx.run(
+        "identity_join",
+        tenant=tenant,
+        platform=platform,
+        external=external_id,
+        principal=CONSOLE,
+    )
+    entry = audit.Entry(
+        kind="admitted", actor=CONSOLE, surface=platform, subject=CONSOLE, outcome="owner"
+    )
+    audit.append(tx, tenant, audit.tenant_chain(tenant), [entry], now)
+    found = person_of(tx, tenant, platform, external_id)
+    assert found is not None, "a person who was just joined is there"
+    return found
+
+
+def on_platform(tx: Tx, tenant: str, platform: str, principal: str = CONSOLE) -> bool:
+    """Say whether the person is known on the platform."""
+    row = tx.one("identities_on", tenant=tenant, platform=platform, principal=principal)
+    return row is not None and row["n"] > 0
+
+
+def seen_at(tx: Tx, tenant: str, platform: str, external_id: str, place: str, now: float) -> None:
+    """Remember the thread_target in which a person speaks to Nod alone; written once a day."""
+    tx.run(
+        "identity_dm",
+        tenant=tenant,
+        platform=platform,
+        external=external_id,
+        dm=place,
+        now=now,
+        before=now - 24 * 60 * 60.0,
+    )
+
+
+def place_of(tx: Tx, tenant: str, principal: str) -> str:
+    """Return the thread_target where the person reads private messages; empty: none is known."""
+    row = tx.one("person_dm", tenant=tenant, principal=principal)
+    return "" if row is None else str(row["dm"])
 
 
 def _check(role: Role) -> None:

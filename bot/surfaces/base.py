@@ -167,11 +167,14 @@ class Message:
 class Line:
     """One message of a thread's history."""
 
+    #: Nod's own: the ref it was posted under. A person's: `Said.event` of it.
     ref: str
     at: float
     #: Who wrote it; empty: Nod.
     by: str
     text: str
+    #: `Author.id` of who wrote it; empty: Nod, or nobody knows.
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,10 +260,18 @@ class Driver:
             self.session = replace(self.session, **changed)
         elif fact.kind is Kind.TAINTED:
             self.session = replace(self.session, taint=tuple(body["labels"]))
+        elif fact.kind is Kind.MESSAGE:
+            self._tainted_by(body.get("source", {}).get("taint", ""))
         if body.get("mail") is not None:
             self._entering.add(body["mail"])
         if fact.kind is Kind.DECIDED:
             self._entering.add(body["prompt"])
+
+    def _tainted_by(self, label: str, call: str | None = None) -> None:
+        """Mark the session with outside text that has entered it."""
+        if label and label not in self.session.taint:
+            labels = sorted({*self.session.taint, label})
+            self.put(Kind.TAINTED, {"labels": labels, "source": label}, call=call)
 
     def _batch(self, *, release: str = "", attempts: int = 0, **extra: Any) -> Batch:
         ended = not self.state.open and not self.state.loose
@@ -517,9 +525,7 @@ class Driver:
         self.put(Kind.TOOL_FINISHED, body, call=call.id)
         for kept in ran.kept:
             self.put(Kind.ARTIFACT, kept, call=call.id)
-        if result.taint and result.taint not in self.session.taint:
-            labels = sorted({*self.session.taint, result.taint})
-            self.put(Kind.TAINTED, {"labels": labels, "source": result.taint}, call=call.id)
+        self._tainted_by(result.taint, call.id)
         for kind, extra in result.facts:
             self._transport(kind, extra, call.id)
             self.put(kind, extra, call=call.id)

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 from bot.answers import Defaults, House
 from bot.cards import token_key
 from bot.commands import Context
+from bot.counts import Counts
+from bot.hearing import Ear
 from bot.intake import Intake
 from bot.outbox import Outbox
 from bot.presenter import Presenter
@@ -62,7 +64,10 @@ class Chat:
         )
 
     async def take(self, event: Inbound) -> Receipt:
-        return await self.intake.take(event)
+        """Take an event, and wait until what came with it is there too."""
+        receipt = await self.intake.take(event)
+        await self.intake.completing.settled()
+        return receipt
 
     async def said(self, text: str, event: str, target: str = "console:main") -> Receipt:
         """Say something as the console person, under a chosen event id."""
@@ -91,6 +96,7 @@ async def chatting(
     now: Callable[[], float] = system_now,
     file_limit: int = 1_000,
     idle: float = 60.0,
+    ear: Ear | None = None,
     **options: Any,
 ) -> AsyncIterator[Chat]:
     """A chat at work; `at_work` False leaves what comes in lying in the mailboxes."""
@@ -118,6 +124,9 @@ async def chatting(
             key=key,
             enqueue=context.enqueue,
             poke=presenter.poke,
+            history=outbox.history,
+            ear=ear or Ear(lambda name: ""),
+            counts=Counts(),
             file_limit=file_limit,
         )
         for surface in every.values():
@@ -133,7 +142,7 @@ async def chatting(
             key=key,
             data=data,
         )
-        async with _maybe(world.dispatcher, at_work), _maybe(presenter, presenting):
+        async with _maybe(world.dispatcher, at_work), _maybe(presenter, presenting), intake:
             yield chat
         for surface in every.values():
             await surface.stop()

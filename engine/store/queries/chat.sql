@@ -95,3 +95,47 @@ limit 1
 
 -- name: prompts_waiting
 select count(*) as n from prompts where tenant_id = :tenant and status = 'pending'
+
+-- The session whose message has this ref.
+-- name: session_of_ref
+select d.session_id from deliveries d join sessions s on s.id = d.session_id
+where d.tenant_id = :tenant and d.ref = :ref order by d.updated_at desc limit 1
+
+-- name: session_before
+select id from sessions
+where tenant_id = :tenant and home = :home and id <> :current and origin = 'person'
+order by updated_at desc, id desc limit 1
+
+-- name: mail_of_others
+select id from mailbox
+where session_id = :session and principal_id <> :by and kind in ('message', 'note', 'answer')
+limit 1
+
+-- name: mail_latest
+select body from mailbox where session_id = :session and kind = 'message'
+order by id desc limit :limit
+
+-- Events that fail each time they come.
+-- name: held_try
+insert into held (tenant_id, event_key, event, tries, status, at)
+values (:tenant, :key, :event, 1, 'failing', :now)
+on conflict (tenant_id, event_key) do update set tries = held.tries + 1, at = excluded.at
+
+-- name: held_get
+select * from held where tenant_id = :tenant and event_key = :key
+
+-- name: held_keep
+update held set status = 'held' where tenant_id = :tenant and event_key = :key
+
+-- One more failure holds it again.
+-- name: held_release
+update held set status = 'again', tries = 2 where tenant_id = :tenant and event_key = :key
+
+-- name: held_again
+select event_key, event from held where tenant_id = :tenant and status = 'again' order by at
+
+-- name: held_drop
+delete from held where tenant_id = :tenant and event_key = :key
+
+-- name: mail_by
+select id from mailbox where tenant_id = :tenant and principal_id = :by limit 1

@@ -20,3 +20,31 @@ update principals set role = :role where tenant_id = :tenant and id = :id
 insert into identities (tenant_id, platform, external_id, principal_id, created_at)
 values (:tenant, :platform, :external, :principal, :now)
 on conflict (tenant_id, platform, external_id) do nothing
+
+-- name: identity_join
+update identities set principal_id = :principal
+where tenant_id = :tenant and platform = :platform and external_id = :external
+
+-- name: identity_dm
+update identities set dm = :dm, dm_at = :now
+where tenant_id = :tenant and platform = :platform and external_id = :external
+  and (dm <> :dm or dm_at < :before)
+
+-- Where a person reads private messages: the place they used last.
+-- name: person_dm
+select dm from identities where tenant_id = :tenant and principal_id = :principal and dm <> ''
+order by dm_at desc limit 1
+
+-- name: identities_on
+select count(*) as n from identities
+where tenant_id = :tenant and platform = :platform and principal_id = :principal
+
+-- name: setting_get
+select value from settings where tenant_id = :tenant and name = :name
+
+-- name: setting_put
+insert into settings (tenant_id, name, value, updated_at) values (:tenant, :name, :value, :now)
+on conflict (tenant_id, name) do update set value = excluded.value, updated_at = excluded.updated_at
+
+-- name: setting_drop
+delete from settings where tenant_id = :tenant and name = :name

@@ -1,0 +1,96 @@
+"""Turns a voice note into text: through aisuite's transcription, or with faster-whisper here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from engine.errors import NodError
+
+__all__ = ["Ear", "NotHeard"]
+
+#: Seconds one note may take, and bytes of one (OpenAI, audio/transcriptions: 25 MB).
+TIMEOUT, BYTES = 120.0, 25_000_000
+
+#: The variable with a provider's key -> the model that is taken for it, in order.
+_MODELS = {
+    "OPENAI_API_KEY": "openai:gpt-4o-mini-transcribe",
+    "DEEPGRAM_API_KEY": "deepgram:nova-3",
+}
+_LOCAL = "local:small"
+
+
+class NotHeard(NodError):
+    """A voice note could not be turned into text."""
+
+
+class Ear:
+    """Hears voice notes with the model that is set, else the first one there is a key for."""
+
+    def __init__(self, secret: Callable[[str], str], model: str = "", base_url: str = "") -> None:
+        """`secret` returns a key by the name of its variable; `base_url` is for OpenAI's API."""
+        self._secret = secret
+        self._model = model
+        self._base_url = base_url
+        self._local: Any = None
+
+    async def heard(self, path: Path) -> str:
+        """Return what is said in the file; raises NotHeard with one sentence."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                text = await asyncio.to_thread(self._hear, path)
+        except TimeoutError:
+            raise NotHeard(f"it took longer than {TIMEOUT:.0f} s") from None
+        if not text.strip():
+            raise NotHeard("nothing was heard in it")
+        return text.strip()
+
+    def _hear(self, path: Path) -> str:
+        if path.stat().st_size > BYTES:
+            raise NotHeard(f"it is over the limit of {BYTES // 1_000_000} MB")
+        provider, _, model = self._chosen().partition(":")
+        try:
+            return self._here(path, model) if provider == "local" else self._asked(path)
+        except NodError:
+            raise
+        except Exception as error:  # broad: providers raise what they like
+            raise NotHeard(f"{provider} failed ({type(error).__name__})") from error
+
+    def _chosen(self) -> str:
+        """Return provider:model; raises NotHeard when there is none."""
+        if self._model:
+            return self._model
+        for name, model in _MODELS.items():
+            if self._secret(name):
+                return model
+        if find_spec("faster_whisper") is not None:
+            return _LOCAL
+        raise NotHeard("no model that hears is set up (set OPENAI_API_KEY, or install nod[voice])")
+
+    def _asked(self, path: Path) -> str:
+        aisuite = import_module("aisuite")  # slow to load, and most installations never need it
+        chosen = self._chosen()
+        heard = aisuite.Client(self._keys()).audio.transcriptions.create(
+            model=chosen, file=str(path)
+        )
+        return str(heard.text)
+
+    def _keys(self) -> Mapping[str, Mapping[str, str]]:
+        keys: dict[str, dict[str, str]] = {}
+        for name in _MODELS:
+            key = self._secret(name)
+            if key:
+                keys[name.partition("_")[0].lower()] = {"api_key": key}
+        if self._base_url and "openai" in keys:
+            keys["openai"]["base_url"] = self._base_url
+        return keys
+
+    def _here(self, path: Path, model: str) -> str:
+        if self._local is None:
+            self._local = import_module("faster_whisper").WhisperModel(model, compute_type="int8")
+        segments, _ = self._local.transcribe(str(path))
+        return " ".join(segment.text.strip() for segment in segments)
