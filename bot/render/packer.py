@@ -15,6 +15,9 @@ from bot.render.measure import border, seen, units
 
 __all__ = ["Piece", "Write", "gap", "indent", "packed"]
 
+#: Tries to find the last place that fits; every one writes the text again.
+_STEPS = 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
@@ -147,16 +150,16 @@ def _place(
     text: str, piece: Callable[[str], Piece], limit: int, choose: Callable[[str, int], int]
 ) -> int:
     """Return where to cut: as late as the limit allows, at a place `choose` likes; at least 1."""
-    if len(text) <= limit and piece(text).size <= limit:
-        return len(text)
     low, high = 1, min(len(text), limit) + 1
-    while high - low > 1 + limit // 64:  # near enough: every step writes the text again
-        middle = (low + high) // 2
-        if piece(text[:middle]).size <= limit:
-            low = middle
-        else:
-            high = middle
-    at = choose(text, low)
+    guess = high - 1
+    for step in range(_STEPS):
+        size = piece(text[:guess]).size
+        low, high = (guess, high) if size <= limit else (low, guess)
+        if high - low <= 1:
+            break
+        guess = guess * limit // size if step % 2 == 0 else (low + high) // 2
+        guess = min(max(guess, low + 1), high - 1)
+    at = low if low == len(text) else choose(text, low)
     # What a cut leaves at the end may need more escaping than it did in the middle.
     while at > 1 and piece(text[:at]).size > limit:
         at = border(text, at - 1)

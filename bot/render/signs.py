@@ -126,13 +126,13 @@ def one_line(text: str) -> str:
 
 def spanned(text: str) -> str:
     """Return inline code as Markdown writes it."""
-    text = text.replace("``", f"`{ZWSP}`")
+    text = re.sub("(?<=`)`", f"{ZWSP}`", text)
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def fenced(text: str, language: str) -> str:
     """Return a code block that nothing inside can end."""
-    text = text.replace("```", f"``{ZWSP}`")
+    text = re.sub("``(?=`)", f"``{ZWSP}", text)
     return f"```{language}\n{text}\n```"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = [
@@ -187,13 +187,19 @@ def _entity(tag: str, offset: int, length: int, attributes: Mapping[str, str]) -
 
 def _one_for_pre(entities: Sequence[Entity]) -> list[Entity]:
     """Return the entities with `<pre><code class="language-…">` as the one it stands for."""
-    spans = {(each.offset, each.length) for each in entities if each.type == "pre"}
-    inside = [
-        each
+    blocks = {(each.offset, each.length) for each in entities if each.type == "pre"}
+    languages = {
+        (each.offset, each.length): each.language
         for each in entities
-        if each.type == "code" and each.language and (each.offset, each.length) in spans
+        if each.type == "code" and each.language and (each.offset, each.length) in blocks
+    }
+    return [
+        replace(each, language=languages.get((each.offset, each.length), ""))
+        if each.type == "pre"
+        else each
+        for each in entities
+        if each.type != "code" or (each.offset, each.length) not in languages
     ]
-    return [each for each in entities if each not in inside]
 
 
 def _sign_borders(text: str) -> set[int]:
