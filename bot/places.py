@@ -5,9 +5,7 @@ For surfaces whose posts only name the post they reply to, and no thread.
 
 from __future__ import annotations
 
-from engine import sessions
 from engine.canonical import dumps, loads
-from engine.clock import Now
 from engine.store.base import Store, Tx
 from engine.targets import ThreadTarget
 
@@ -26,10 +24,9 @@ _MOVES = (
 class Places:
     """Reads places from the store, and writes them anew when they move."""
 
-    def __init__(self, store: Store, tenant: str, now: Now) -> None:
+    def __init__(self, store: Store, tenant: str) -> None:
         self._store = store
         self._tenant = tenant
-        self._now = now
 
     async def of(self, platform: str, post: str) -> str:
         """Return the thread_target a post stands in; empty: it is not known.
@@ -45,25 +42,6 @@ class Places:
             return str(mail["thread_target"]) if mail is not None else ""
 
         return await self._store.read(look)
-
-    async def join(self, target: str, post: str) -> None:
-        """Route a thread that is nobody's yet to the session that posted the message `post`."""
-
-        def work(tx: Tx) -> None:
-            shown = tx.one("place_of_post", tenant=self._tenant, ref=post)
-            if shown is None or sessions.find_thread(tx, self._tenant, target) is not None:
-                return
-            session = shown["session_id"]
-            if session and tx.one("session_get", id=session) is not None:
-                tx.run(
-                    "thread_bind",
-                    tenant=self._tenant,
-                    target=target,
-                    session=session,
-                    now=self._now(),
-                )
-
-        await self._store.write(work)
 
     async def moved(self, old: str, new: str) -> None:
         """Rewrite every target that is `old` or lies inside it, in one transaction.

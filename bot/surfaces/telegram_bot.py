@@ -29,6 +29,7 @@ from bot.surfaces.base import (
     Said,
     SurfaceError,
 )
+from bot.surfaces.base import Line as Earlier
 from bot.surfaces.config import Ground
 from bot.surfaces.telegram_lanes import Lanes
 from bot.surfaces.telegram_line import Conflicting, Line, Paused, Refused
@@ -112,6 +113,11 @@ class TelegramBot:
                 " `nod telegram`",
                 self._me.username,
             )
+
+    def earlier(self, thread: str) -> list[Earlier]:
+        """Return what the first message of a reply chain answered: the Bot API shows no more."""
+        found = self._reader.quotes.get(thread)
+        return [] if found is None else [found]
 
     async def close(self) -> None:
         """Take no more updates and close the connections."""

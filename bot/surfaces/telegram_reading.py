@@ -6,6 +6,7 @@ opens a chain; any other is nobody's.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from telegram import CallbackQuery, Chat, Message, MessageEntity, Update, User
 
 from bot.places import Places
 from bot.render.measure import units
-from bot.surfaces.base import Attachment, Author, Commanded, Edited, Inbound, Pressed, Said
+from bot.surfaces.base import Attachment, Author, Commanded, Edited, Inbound, Line, Pressed, Said
 from bot.surfaces.config import Owned
 from bot.surfaces.telegram_places import GENERAL, Post, target
 
@@ -35,6 +36,8 @@ __all__ = [
 ALLOWED = ["message", "edited_message", "callback_query", "my_chat_member"]
 #: Units from which on a text may be the beginning of one that the sender's app cut up.
 CUT = 4_000
+#: Messages kept that somebody answered with a mention, until the session has read them.
+QUOTES = 200
 
 Fetch = Callable[[str, int, Path], Awaitable[None]]
 
@@ -119,6 +122,8 @@ class Reader:
         self._places = places
         self._owned = owned
         self._fetch = fetch
+        #: By thread: the message that its first one answered.
+        self.quotes: OrderedDict[str, Line] = OrderedDict()
 
     async def read(self, updates: Sequence[Update]) -> Inbound | Filled | Migrated | None:
         """Return what updates that belong together say; None: nothing for anybody here."""
@@ -242,7 +247,23 @@ class Reader:
         chain = await self._chain(message, replied) if replied is not None else ""
         if not chain and (mentioned or ours):
             chain = target(self._id, chat.id, f"r{message.message_id}")
+            if replied is not None and not ours:
+                self._quote(chain, replied)
         return chain, ref
+
+    def _quote(self, chain: str, replied: Message) -> None:
+        """Remember what a mention was an answer to: it opens the chain's history."""
+        author, text = _author(replied), self._words(replied)
+        if author is not None and text:
+            self.quotes[chain] = Line(
+                ref=self._post(replied),
+                at=replied.date.timestamp(),
+                by=author.name,
+                text=text,
+                author=author.id,
+            )
+            while len(self.quotes) > QUOTES:
+                self.quotes.popitem(last=False)
 
     async def _chain(self, message: Message, replied: Message) -> str:
         """Return the reply chain that a message goes on with; empty: none that is known."""
@@ -250,8 +271,7 @@ class Reader:
         post = self._post(replied)
         known = await self._places.of("telegram", post)
         if known == group:  # sent to the group as a whole, by a session that is at home elsewhere
-            known = f"{group}/r{replied.message_id}"
-            await self._places.join(known, post)
+            return f"{group}/r{replied.message_id}"
         if known.startswith(f"{group}/"):
             return known
         if message.message_thread_id is not None:  # in a supergroup: the root of the replies

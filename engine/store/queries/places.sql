@@ -1,7 +1,7 @@
 -- Where posts stand, and places that move.
 
 -- name: place_of_post
-select destination, session_id from deliveries where tenant_id = :tenant and ref = :ref
+select destination from deliveries where tenant_id = :tenant and ref = :ref
 order by created_at limit 1
 
 -- name: move_threads
