@@ -61,7 +61,7 @@ class Wire(OpenaiProvider):  # type: ignore[misc]
         body = request(messages, kwargs.get("tools") or (), kwargs["options"])
         stream: openai.AsyncStream[object] = await self.aclient.post(
             "/chat/completions",
-            body=body,
+            content=dumps(body).encode(),  # the SDK's own encoder takes ten times as long
             cast_to=object,
             stream=True,
             stream_cls=openai.AsyncStream[object],
