@@ -65,7 +65,10 @@ STARTS = 9
 
 
 async def measure(setting: Setting) -> dict[str, dict[str, Any]]:
-    """Return what was measured, by figure. A quick run parks a tenth of what it says."""
+    """Return what was measured, by figure.
+
+    A quick run parks a tenth of what it says; what is bounded then weighs ten times as much.
+    """
     few, many = (FEW // 10, MANY // 10) if setting.quick else (FEW, MANY)
     data, url = setting.place()
     found: dict[str, dict[str, Any]] = {}
