@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +24,49 @@ from bot.surfaces.base import (
     SurfaceError,
 )
 from bot.surfaces.console import ConsoleSurface
+from bot.surfaces.slack import SlackSurface
 from engine.errors import NodError
+from engine.store.base import Store
+from tests.fakes.ground import grounded
+from tests.fakes.slack import FakeSlack
 from tests.fakes.surface import MemorySurface
+from tests.unit.slack_desk import config_for
 
 ANA = Author(id="console", name="ana")
-HOME = {"console": "console:main", "memory": "memory:main"}
+HOME = {"console": "console:main", "memory": "memory:main", "slack": "slack:T1/CGEN"}
 
 
 async def accepted(event: Inbound) -> Receipt:
     return Receipt(status="accepted")
 
 
-@pytest.fixture(params=["console", "memory"])
-async def surface(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    made: Surface = MemorySurface()
-    if request.param == "console":
-        made = ConsoleSurface(tmp_path, lambda: 1000.0)
-    await made.start(accepted)
-    yield made
-    await made.stop()
-    await made.stop()  # twice is fine
+@asynccontextmanager
+async def on_memory(data: Path, store: Store) -> AsyncIterator[Surface]:
+    yield MemorySurface()
+
+
+@asynccontextmanager
+async def on_console(data: Path, store: Store) -> AsyncIterator[Surface]:
+    yield ConsoleSurface(data, lambda: 1000.0)
+
+
+@asynccontextmanager
+async def on_slack(data: Path, store: Store) -> AsyncIterator[Surface]:
+    async with FakeSlack() as fake, grounded(data, store) as told:
+        yield SlackSurface(config_for(fake), told.ground)
+
+
+#: Each yields a surface that is not started, on a fake that is.
+PLATFORMS = {"console": on_console, "memory": on_memory, "slack": on_slack}
+
+
+@pytest.fixture(params=sorted(PLATFORMS))
+async def surface(request: pytest.FixtureRequest, tmp_path: Path, sqlite_store: Store) -> Any:
+    async with PLATFORMS[request.param](tmp_path, sqlite_store) as made:
+        await made.start(accepted)
+        yield made
+        await made.stop()
+        await made.stop()  # twice is fine
 
 
 async def texts(surface: Surface) -> list[str]:

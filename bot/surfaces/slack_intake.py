@@ -1,0 +1,145 @@
+"""Reads what Slack sends: one payload in, one inbound event out, or none. Does no I/O.
+
+Which posts count, and whose they are, is decided here; a payload that lacks what it must have
+raises KeyError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.surfaces import slack_words
+from bot.surfaces.base import Attachment, Author, Commanded, Edited, Pressed, Said
+from bot.surfaces.slack_places import Spot, target_of
+
+__all__ = ["Reader", "Speaker", "command_of", "is_direct", "press_of"]
+
+#: Kinds of posts that people write; all others with a subtype are the platform's own notes.
+#: https://docs.slack.dev/reference/events/message
+HUMAN = frozenset({"", "file_share", "me_message", "thread_broadcast"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """Nod's own identity in one workspace."""
+
+    team: str
+    #: The bot's user id, and its id as a bot.
+    user: str
+    bot: str
+
+
+def is_direct(event: Mapping[str, Any]) -> bool:
+    """Say whether the post stands in a DM of one person and the bot."""
+    return event.get("channel_type") == "im" or str(event.get("channel", "")).startswith("D")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Reads the posts of one workspace."""
+
+    speaker: Speaker
+    #: user id -> name, of those who are known.
+    names: Mapping[str, str]
+    #: Makes the attachment of a file object.
+    attach: Callable[[Mapping[str, Any]], Attachment]
+
+    def post(self, event: Mapping[str, Any]) -> Said | Edited | None:
+        """Read a `message` or `app_mention` event; None: it is nobody's line."""
+        if event.get("subtype") == "message_changed":
+            return self._edit(event)
+        if event.get("subtype", "") not in HUMAN or self._own(event) or "user" not in event:
+            return None
+        direct, bot = is_direct(event), "bot_id" in event
+        mentioned = event.get("type") == "app_mention" or slack_words.mentions(
+            str(event.get("text") or ""), self.speaker.user
+        )
+        if bot and not mentioned:
+            return None
+        return Said(
+            event=self._key(event["channel"], event["ts"]),
+            target=self._target(event),
+            person=self._author(event["user"]),
+            text=slack_words.said(event, self.speaker.user, self.names),
+            files=tuple(map(self.attach, event.get("files") or ())),
+            reply_to=self._reply_to(event),
+            addressed=mentioned or direct,
+            direct=direct,
+            bot=bot,
+        )
+
+    def _edit(self, event: Mapping[str, Any]) -> Edited | None:
+        """Read a changed post; a link preview, or a machine's edit, changes nothing."""
+        now, before = event["message"], event.get("previous_message") or {}
+        if now.get("subtype", "") not in HUMAN or "bot_id" in now or "user" not in now:
+            return None
+        if "edited" not in now or now.get("text") == before.get("text"):
+            return None
+        post = {**now, "channel": event["channel"], "channel_type": event.get("channel_type", "")}
+        key = self._key(event["channel"], now["ts"])
+        return Edited(
+            event=f"{key}/{now['edited']['ts']}",
+            target=self._target(post),
+            person=self._author(now["user"]),
+            original=key,
+            text=slack_words.said(now, self.speaker.user, self.names),
+        )
+
+    def _own(self, event: Mapping[str, Any]) -> bool:
+        return event.get("user") == self.speaker.user or event.get("bot_id") == self.speaker.bot
+
+    def _target(self, event: Mapping[str, Any]) -> str:
+        """A post in a channel begins a thread, or stands in one; in a DM it may stand free."""
+        thread = event.get("thread_ts") or ("" if is_direct(event) else event["ts"])
+        return target_of(self.speaker.team, event["channel"], event["user"], thread)
+
+    def _reply_to(self, event: Mapping[str, Any]) -> str:
+        """A line in the thread below a message of Nod replies to that message."""
+        if event.get("parent_user_id") != self.speaker.user:
+            return ""
+        team = self.speaker.team
+        return str(Spot(team=team, channel=event["channel"], ts=event["thread_ts"]))
+
+    def _key(self, channel: str, ts: str) -> str:
+        return f"{self.speaker.team}/{channel}/{ts}"
+
+    def _author(self, user: str) -> Author:
+        return Author(id=f"{self.speaker.team}/{user}", name=self.names.get(user, user))
+
+
+def press_of(team: str, body: Mapping[str, Any]) -> Pressed:
+    """Read a `block_actions` payload of one of our buttons."""
+    action, user = body["actions"][0], body["user"]
+    container = body["container"]
+    channel, ts = container.get("channel_id", ""), container.get("message_ts", "")
+    thread = container.get("thread_ts") or body.get("message", {}).get("thread_ts", "")
+    thread = "" if thread == ts and channel.startswith("D") else thread
+    spot = Spot(team=team, channel=channel, ts=ts, thread=thread)
+    place = channel or user["id"]
+    return Pressed(
+        event=f"{team}/{place}/{action['action_ts']}/{user['id']}/{action['block_id']}",
+        target=target_of(team, place, user["id"], thread),
+        person=Author(id=f"{team}/{user['id']}", name=_name(user)),
+        token=str(action["value"]),
+        ref=str(spot) if ts else "",
+    )
+
+
+def command_of(body: Mapping[str, Any]) -> Commanded:
+    """Read a slash command: `/nod status` is the command `status`, `/nod` alone is `help`."""
+    name, _, arguments = str(body.get("text") or "").strip().partition(" ")
+    team, channel, user = body["team_id"], body["channel_id"], body["user_id"]
+    return Commanded(
+        event=f"{team}/{body['trigger_id']}",
+        target=target_of(team, channel, user),
+        person=Author(id=f"{team}/{user}", name=str(body.get("user_name") or user)),
+        name=name.removeprefix("/") or "help",
+        arguments=arguments.strip(),
+        direct=channel.startswith("D"),
+    )
+
+
+def _name(user: Mapping[str, Any]) -> str:
+    return str(user.get("name") or user.get("username") or user["id"])
