@@ -61,7 +61,7 @@ def _body(block: Text) -> str:
     if block.level and not is_heading:
         runs = tuple(replace(run, bold=True) for run in runs)
     body = signs.inert_lines(signs.written(runs, _SIGNS))
-    return f"{'#' * block.level} {signs.one_line(body)}" if is_heading else body
+    return signs.heading(body, block.level) if is_heading else body
 
 
 def _prefix(block: Text) -> str:
@@ -75,7 +75,9 @@ def _escape(text: str) -> str:
 
 
 def _link(text: str, plain: str, href: str) -> str:
-    if plain == href:
+    is_bare = plain == href
+    href = _MENTION.sub("%40", href)
+    if is_bare:
         return f"<{href}>"
     if href.startswith("mailto:"):  # no link of Discord's
         address = href.removeprefix("mailto:")

@@ -87,6 +87,14 @@ class _Room:
         self.marks_left -= piece.marks
         return True
 
+    def first(self) -> int:
+        """Return the size of the first piece of a block that must be cut.
+
+        It goes on in the message where half of that is left, else it begins a new one.
+        """
+        left = self.left - len("\n> \n")
+        return left if 2 * left >= self.size else self.size
+
     def start(self, pieces: Sequence[Piece]) -> None:
         """Begin a message with these."""
         self.left = self.size - sum(piece.size for piece in pieces)
@@ -114,25 +122,26 @@ def _pieces(blocks: Iterable[Block], write: Write, room: _Room) -> Iterator[Piec
         if room.holds(piece):
             yield piece
         elif isinstance(block, Text):
-            yield from _cut_text(block, write, room.size)
+            yield from _cut_text(block, write, room)
         elif isinstance(block, Code):
-            yield from _cut_code(block, write, room.size)
+            yield from _cut_code(block, write, room)
 
 
-def _cut_text(block: Text, write: Write, limit: int) -> Iterator[Piece]:
+def _cut_text(block: Text, write: Write, room: _Room) -> Iterator[Piece]:
     def piece(text: str) -> Piece:
         return write(replace(block, runs=linked(text)))
 
-    rest = shown(block.runs)
+    rest, limit = shown(block.runs), room.first()
     while rest:
         at = _place(rest, piece, limit, _word)
         if seen(rest[:at]):
             yield piece(rest[:at].rstrip())
             block = replace(block, marker="", task=None)
-        rest = rest[at:].lstrip()
+        rest, limit = rest[at:].lstrip(), room.size
 
 
-def _cut_code(block: Code, write: Write, limit: int) -> Iterator[Piece]:
+def _cut_code(block: Code, write: Write, room: _Room) -> Iterator[Piece]:
+    limit = room.first()
     head = block.head if 2 * units(block.head) <= limit else ""
     rest = block.text if head else f"{block.head}\n{block.text}" if block.head else block.text
 
@@ -143,7 +152,7 @@ def _cut_code(block: Code, write: Write, limit: int) -> Iterator[Piece]:
         at = _place(rest, piece, limit, _line)
         if seen(rest[:at]):
             yield piece(rest[:at])
-        rest = rest[at:].removeprefix("\n")
+        rest, limit = rest[at:].removeprefix("\n"), room.size
 
 
 def _place(

@@ -18,10 +18,10 @@ __all__ = [
     "Signs",
     "escaped",
     "fenced",
+    "heading",
     "inert_lines",
     "joined",
     "label",
-    "one_line",
     "quoted",
     "spanned",
     "written",
@@ -41,6 +41,7 @@ _FORMATTING = re.compile(
     r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)",
 )
 _BRACKET = re.compile(r"(?<!\\)[\[\]]")
+_CLOSING = re.compile(r"(?<![#\\])#+\s*$")
 _OPENING = re.compile(
     r"^[ \t]*(?:(?P<number>\d{1,9})(?P<dot>[.)](?=\s|$))"
     r"|(?P<sign>[-+](?=[\s#-]|$)|\*(?=\s|$)|\#{1,6}(?=\s|$)|>|\||=+[ \t]*$|:(?=-)))?",
@@ -119,9 +120,10 @@ def quoted(text: str, block: Block, prefix: str) -> str:
     return "\n".join(sign + line for line in text.split("\n"))
 
 
-def one_line(text: str) -> str:
-    """Return text without line breaks, for a heading."""
-    return " ".join(text.split("\n"))
+def heading(text: str, level: int) -> str:
+    """Return an inert paragraph as a heading; it has one line, and signs at its end are text."""
+    line = _CLOSING.sub(r"\\\g<0>", " ".join(text.split("\n")))
+    return f"{'#' * level} {line}"
 
 
 def spanned(text: str) -> str:

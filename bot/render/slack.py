@@ -174,7 +174,7 @@ def _write_block(block: Block) -> Piece:
     if isinstance(block, Text):
         body = signs.inert_lines(signs.written(block.runs, _MARKDOWN))
         if block.level and not block.depth:
-            body = f"{'#' * block.level} {signs.one_line(body)}"
+            body = signs.heading(body, block.level)
         box = {None: "", False: "☐ ", True: "☑ "}[block.task]
         marker = f"{block.marker} " if block.marker else "  " if block.depth else ""
         text = signs.quoted(body, block, "    " * indent(block) + marker + box)

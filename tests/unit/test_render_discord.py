@@ -30,6 +30,8 @@ CASES = {
         "1\\. a\n\\- b\n\\# c\n\\> d\n\\-# e",
         "1\\. a\n\\- b\n\\# c\n\\> d\n\\-# e",
     ),
+    "mention in an address": ("https://e.org/@everyone", "<https://e.org/%40everyone>"),
+    "signs at a heading's end": ("a ##\n===", "# a \\##"),
     "headings": ("# A\n\n#### B", "# A\n\n**B**"),
     "nested list": ("- a\n  1. b\n     c", "- a\n  1. b\n     c"),
     "tasks": ("- [ ] open\n- [x] done", "- ☐ open\n- ☑ done"),

@@ -125,6 +125,13 @@ def test_more_marks_than_telegram_takes_are_spread_over_messages() -> None:
     assert "<b>" not in alone.html
 
 
+def test_what_must_be_cut_begins_where_half_of_a_message_is_left() -> None:
+    first, *_ = telegram.render("a" * 90 + "\n\n" + "word " * 100, limit=200)
+    assert first.plain.startswith("a" * 90 + "\n\nword")
+    first, *_ = telegram.render("a" * 110 + "\n\n" + "word " * 100, limit=200)
+    assert first.plain == "a" * 110
+
+
 def test_a_heading_goes_with_what_it_heads() -> None:
     parts = telegram.render("a" * 150 + "\n\n# Title\n\n" + "b" * 100, limit=200)
     assert [part.html[:8] for part in parts] == ["a" * 8, "<b>Title"]
