@@ -70,10 +70,9 @@ class NamedStore:
         def named(tx: Tx) -> T:
             seen = _Seen(tx)
             value = work(seen)
-            names = getattr(self._works, "names", None)
-            if names is None:
-                names = self._works.names = []
-            names.append("+".join(dict.fromkeys(seen.names)) or "nothing")
+            name = "+".join(dict.fromkeys(seen.names)) or "nothing"
+            grouped = self._names() if self.dialect == "sqlite" else []
+            self._works.names = [*grouped, name]
             return value
 
         return self._store.write(named)
@@ -85,7 +84,11 @@ class NamedStore:
         await self._store.close()
 
     def _name(self) -> str:
-        return ", ".join(getattr(self._works, "names", None) or ["nothing"])
+        return ", ".join(self._names())
+
+    def _names(self) -> list[str]:
+        names: list[str] = getattr(self._works, "names", [])
+        return names
 
     def _after(self) -> None:
         self._edges.at(f"commit {self._name()}: after")
