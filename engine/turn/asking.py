@@ -86,7 +86,7 @@ async def _payload(
     declared = engine.tools.get(call.name)
     if kind in ("question", "plan"):
         shown = declared.card(call.arguments) if declared and declared.card else {}
-        return {"card": card, "tool": call.name, **shown}
+        return {"card": card, "tool": call.name, "attended": state.attended, **shown}
     verdict: Mapping[str, Any] = call.verdict or {}
     payload = {
         "card": card,
