@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from zoneinfo import ZoneInfo
 
-from bot import answers, cards, log
+from bot import answers, cards, log, pairing
 from bot import settings as reading
 from bot.answers import Defaults, House, offer_folder
 from bot.board import Board
@@ -99,6 +99,8 @@ class App:
     context: Context
     web: Web
     connections: Connections
+    #: Platforms on which nobody is known as the owner yet.
+    unpaired: list[str]
     #: Signs the buttons of cards.
     key: bytes
 
@@ -202,8 +204,9 @@ class App:
             key=self.key,
             zone=ZoneInfo(settings.zone),
             tenant=TENANT,
+            inbox=INBOX_PLACE,
         )
-        self.presenter = await enter(Presenter(stage, self.bus, place=INBOX_PLACE))
+        self.presenter = await enter(Presenter(stage, self.bus))
         reminders = Reminders(self.store, self._now, INBOX_PLACE, self.presenter.poke)
         await enter(reminders)
         self.dispatcher = await enter(
@@ -232,6 +235,7 @@ class App:
             enqueue=self.dispatcher.enqueue,
             poke=self._poke,
             zone=settings.zone,
+            settings=shown(settings, self.picked.model),
         )
         self._intake = Intake(
             store=self.store,
@@ -255,7 +259,13 @@ class App:
         )
         await enter(self.connections)
         await enter(LocalSocket(socket_path(settings), self.context, self._say))
+        self.unpaired = await self.store.read(self._unpaired)
         self._opened = True
+
+    def _unpaired(self, tx: Tx) -> list[str]:
+        """Return the platforms on which nobody is known as the owner yet."""
+        names = self.connections.states
+        return [name for name in names if not pairing.paired(tx, TENANT, name)]
 
     def _ground(self) -> Ground:
         return Ground(
@@ -348,6 +358,20 @@ class App:
             await self._router.warm(self.picked.model)
         except ModelError as error:
             _log.warning("%s", error)
+
+
+def shown(settings: Settings, model: str) -> list[tuple[str, str]]:
+    """Return (name, value) of what is set and people may ask for; no secret is in it."""
+    return [
+        ("model", model),
+        ("fallbacks", ", ".join(settings.fallbacks) or "none"),
+        ("mode", settings.mode),
+        ("persona", settings.persona),
+        ("zone", settings.zone),
+        ("store", settings.store_shown),
+        ("retention.days", str(settings.retention_days or "for good")),
+        ("limits.iterations", str(settings.limits.iterations)),
+    ]
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:

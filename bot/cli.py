@@ -255,6 +255,9 @@ def serve() -> None:
     def ready(nod: app.App) -> None:
         where = f"{settings.store_shown}, model {nod.picked.model}"
         typer.echo(f"nod is ready: {where}. Stop it with Ctrl-C.", err=True)
+        if nod.unpaired:
+            names = " and ".join(nod.unpaired)
+            typer.echo(f"Nobody is its owner on {names} yet. Run: nod pair", err=True)
 
     _run(app.serve(settings, os.environ, ready))
 
@@ -364,6 +367,12 @@ def stop(thread: Thread = "main") -> None:
 def retry(thread: Thread = "main") -> None:
     """Try again from the last message."""
     _command("retry", [], thread)
+
+
+@app.command()
+def pair() -> None:
+    """Print a code; sent to Nod in a direct message, it makes its sender the owner there."""
+    _command("pair", [], "main")
 
 
 @app.command()

@@ -5,87 +5,29 @@ from __future__ import annotations
 import difflib
 import json
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot import answers, cards, keeping, listings
-from bot.answers import House
+from bot.commanding import Command, Context
+from bot.house_commands import HOUSE
 from engine import audit, grants, inbox, people, sessions
 from engine.clock import mint
 from engine.errors import NodError, PromptError, ScheduleError, SessionError
-from engine.inbox import ROLES, Person, Prompt
-from engine.models.catalogue import Catalogue
+from engine.inbox import ROLES, Prompt
 from engine.models.usage import by_model
 from engine.permissions.base import Mode
 from engine.schedule import schedules
 from engine.sessions import Post, Session
-from engine.store.base import Store, Tx
-from engine.targets import ThreadTarget
+from engine.store.base import Tx
 from engine.tools.base import Root
 
 __all__ = ["COMMANDS", "Command", "Context", "run"]
 
 LISTED = 30  # rows of a list
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """What a command may use, for one person in one thread."""
-
-    store: Store
-    house: House
-    catalogue: Catalogue
-    #: Hints to the dispatcher and the presenter; neither waits.
-    enqueue: Callable[[str], None]
-    poke: Callable[[], None]
-    zone: str = "UTC"
-    person: Person = field(default_factory=lambda: Person(id="", role="guest"))
-    #: thread_target the command was given in.
-    target: str = "console:main"
-
-    def of(self, person: Person, target: str) -> Context:
-        """Return the context for this person in this thread."""
-        return replace(self, person=person, target=target)
-
-    @property
-    def tenant(self) -> str:
-        """The tenant everything belongs to."""
-        return self.house.tenant
-
-    @property
-    def surface(self) -> str:
-        """The surface the command was given on."""
-        return ThreadTarget.parse(self.target).surface
-
-    def session(self, tx: Tx) -> Session:
-        """Return the session of this thread; raises SessionError when there is none."""
-        found = sessions.find_thread(tx, self.tenant, self.target)
-        if found is None:
-            raise SessionError(f"Nothing was said in {self.target} yet.", "Write a message first.")
-        return sessions.get(tx, found)
-
-
-Handler = Callable[[Context, list[str]], Awaitable[str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One command, as it is listed and run."""
-
-    name: str
-    #: Its arguments, as the help shows them.
-    usage: str
-    help: str
-    run: Handler
-    #: How many arguments it takes, least and most; None: any number.
-    least: int = 0
-    most: int | None = 0
-    #: The least role that may give it.
-    role: str = "member"
 
 
 async def run(context: Context, name: str, arguments: str) -> str:
@@ -552,4 +494,5 @@ COMMANDS: Mapping[str, Command] = _table(
         role="operator",
     ),
     Command(name="whoami", usage="", help="who you are here, and who else is known", run=_whoami),
+    *HOUSE,
 )

@@ -19,6 +19,7 @@ from bot.surfaces.base import Message, SurfaceError
 from engine import sessions
 from engine.errors import NodError, ToolError
 from engine.events import Event
+from engine.inbox import Prompt
 from engine.store.base import Row, Tx
 from engine.turn.journal import event_from
 from engine.turn.project import answer_row
@@ -27,6 +28,8 @@ __all__ = ["Follower"]
 
 #: Facts read from the log at once.
 PAGE = 200
+#: All that a thread is told of a card that goes to its person alone.
+WAITING = "Waiting for a nod."
 #: Facts, and characters of a streamed answer, kept in memory; the log has the rest.
 BACKLOG, STREAM = 1_000, 200_000
 
@@ -225,10 +228,41 @@ class Follower:
     async def _card(self, part: Part) -> None:
         """Prompts that were asked together are one message."""
         ids = [fact.body["prompt"]["id"] for fact in part.facts]
-        prompts, names = await self._stage.store.read(lambda tx: self._stage.asked(tx, ids))
-        message = self._stage.card(prompts, self.home, names)
-        subjects = [f"prompt:{prompt}" for prompt in ids]
-        await self._post(message, subjects, part.facts[0].seq)
+
+        def look(tx: Tx) -> tuple[list[Prompt], dict[str, str], str]:
+            prompts, names = self._stage.asked(tx, ids)
+            return prompts, names, self._stage.aside(tx, self.home, prompts)
+
+        prompts, names, aside = await self._stage.store.read(look)
+        subjects, seq = [f"prompt:{prompt}" for prompt in ids], part.facts[0].seq
+        if not aside:
+            message = self._stage.card(prompts, self.home, names)
+            await self._post(message, subjects, seq)
+            return
+        await self._aside(prompts, names, subjects, seq, aside)
+        if self.home.startswith("console:"):  # nobody but the owner reads there
+            await self._post(self._stage.card(prompts, self.home, names), subjects, seq)
+        elif prompts[0].status == "pending":
+            turn = f"event:{self.session}/{prompts[0].turn}.waiting"
+            await self._post(Message(text=WAITING), [turn], seq, look=True)
+
+    async def _aside(
+        self,
+        prompts: Sequence[Prompt],
+        names: Mapping[str, str],
+        subjects: Sequence[str],
+        seq: int,
+        place: str,
+    ) -> None:
+        """Show a card where its person reads alone; who cannot be reached there has an inbox."""
+        try:
+            message = self._stage.card(prompts, place, names)
+            await self._post(message, subjects, seq, place=place)
+        except SurfaceError as error:
+            if not error.certain or error.retry_after is not None or place == self._stage.inbox:
+                raise
+            _log.warning("%s takes no card: %s", place, error)
+            await self._aside(prompts, names, subjects, seq, self._stage.inbox)
 
     async def _decided(self, part: Part) -> None:
         """Every message that shows a decided prompt is edited to say so."""
@@ -269,22 +303,27 @@ class Follower:
         return self._live_from is None or seq < self._live_from
 
     async def _post(
-        self, message: Message, subjects: Sequence[str], seq: int, look: bool = False
+        self,
+        message: Message,
+        subjects: Sequence[str],
+        seq: int,
+        look: bool = False,
+        place: str = "",
     ) -> None:
         """Show a message under the first subject; in doubt, what is there already is edited.
 
         `look` says that this run itself may have shown an earlier form of it.
         """
         await self._flush()  # a ref is stored before anything else is posted
-        doubt = self._in_doubt(seq)
-        row = await self._row(subjects[0]) if doubt or look else None
+        doubt, place = self._in_doubt(seq), place or self.home
+        row = await self._row(subjects[0], place) if doubt or look else None
         if row is not None and row["ref"]:
             if row["shown"] != fingerprint(message):
-                await self._update(row["ref"], message, subjects)
+                await self._update(row["ref"], message, subjects, place)
             return
         async with self._posting:
-            ref = await self._stage.outbox.show(self.home, message, subjects[0], doubt=doubt)
-        self._record(subjects, self.home, ref, message)
+            ref = await self._stage.outbox.show(place, message, subjects[0], doubt=doubt)
+        self._record(subjects, place, ref, message)
 
     async def _update(
         self, ref: str, message: Message, subjects: Sequence[str], place: str = ""
@@ -293,13 +332,13 @@ class Follower:
         await self._stage.outbox.update(place, ref, message)
         self._record(subjects, place, ref, message)
 
-    async def _row(self, subject: str) -> Row | None:
+    async def _row(self, subject: str, place: str) -> Row | None:
         return await self._stage.store.read(
             lambda tx: tx.one(
                 "delivery_get",
                 tenant=self._stage.tenant,
                 subject=subject,
-                destination=self.home,
+                destination=place,
                 part=1,
             )
         )

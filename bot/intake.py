@@ -149,7 +149,7 @@ class Intake:
             await self._quarantine.succeeded(_key(event))
         except StoreError:
             raise
-        except Exception as error:
+        except Exception as error:  # broad: it is counted, and held or raised again
             _log.exception("an event of %s failed", surface)
             if not await self._quarantine.failed(event, _key(event), error):
                 raise

@@ -73,6 +73,10 @@ class Outbox:
             raise ToolError(f"There is no surface '{name}' here.", f"Connected: {known}.")
         return self._surfaces[name]
 
+    def has(self, target: str) -> bool:
+        """Say whether the surface of a thread_target is connected."""
+        return ThreadTarget.parse(target).surface in self._surfaces
+
     async def history(self, target: str, since: float) -> list[Line]:
         """Return what was written in a thread since then; raises as the surface does."""
         return await _within(TIMEOUT, self.surface(target).history(target, since))
@@ -131,7 +135,11 @@ class Outbox:
             surface = self.surface(target)
         except ToolError:
             return LookUp.CANNOT_TELL, ""
-        ref = await self._look(surface, target, subject)
+        try:
+            ref = await _within(TIMEOUT, surface.find(target, subject))
+        except (SurfaceError, TimeoutError) as error:  # not having looked is not "it did not"
+            _log.warning("looking for %s failed: %s", subject, error)
+            return LookUp.CANNOT_TELL, ""
         if ref is not None:
             found = ref
             await self._store.write(lambda tx: self._sent(tx, target, subject, found, Message()))

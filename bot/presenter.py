@@ -16,7 +16,7 @@ from bot.follower import Follower
 from bot.outbox import Shown, fingerprint
 from bot.stage import Stage
 from bot.surfaces.base import Message, SurfaceError
-from engine import inbox
+from engine import inbox, people
 from engine.canonical import loads
 from engine.errors import NodError
 from engine.events import TRANSPORT, Bus, Event, Kind
@@ -40,18 +40,11 @@ _FAILURES = (SurfaceError, TimeoutError, NodError, OSError)
 
 
 class Presenter:
-    """Shows what happens; an async context manager that works while it is entered.
+    """Shows what happens; an async context manager that works while it is entered."""
 
-    Args:
-        place: thread_target where the owner reads cards that belong to no session.
-    """
-
-    def __init__(
-        self, stage: Stage, bus: Bus, *, place: str = "console:main", idle: float = IDLE
-    ) -> None:
+    def __init__(self, stage: Stage, bus: Bus, *, idle: float = IDLE) -> None:
         self._stage = stage
         self._bus = bus
-        self._place = place
         self._idle = idle
         self._followers: dict[str, Follower] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -208,7 +201,9 @@ class Presenter:
 
     def _home(self, tx: Tx, prompt: Prompt) -> str:
         row = tx.one("session_get", id=prompt.session) if prompt.session else None
-        return self._place if row is None else str(row["home"])
+        if row is not None:
+            return str(row["home"])
+        return self._stage.private(tx, people.CONSOLE) or self._stage.inbox
 
     async def _redraw_prompts(self) -> None:
         """Bring the cards of no session to their decided form, by whomever it was decided."""

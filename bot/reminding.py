@@ -73,6 +73,7 @@ class Reminders:
         for prompt in due:
             session = prompt.session or ""
             row = tx.one("session_get", id=session) if session else None
+            home = str(row["home"]) if row is not None else self._place
             title = prompt.payload.get("title") or prompt.payload.get("tool") or prompt.kind
             age = spoken(now - prompt.created_at)
             text = f"Still waiting for your nod, for {age}: {title}. `/inbox {prompt.id}`"
@@ -83,10 +84,16 @@ class Reminders:
                 session=session,
                 kind="show",
                 subject=f"remind:{prompt.id}/{now:.0f}",
-                destination=str(row["home"]) if row is not None else self._place,
+                destination=self._shown(tx, prompt) or home,
                 part=1,
                 payload=dumps({"text": text}),
                 status="open",
                 attempted=None,
                 now=now,
             )
+
+    def _shown(self, tx: Tx, prompt: Prompt) -> str:
+        """Return where the card was shown last: it may be aside of the session's home."""
+        rows = tx.all("deliveries_of", tenant=prompt.tenant, subject=f"prompt:{prompt.id}")
+        latest = max(rows, key=lambda row: row["created_at"], default=None)
+        return "" if latest is None else str(latest["destination"])

@@ -50,11 +50,30 @@ class Stage:
     key: bytes = field(repr=False)
     zone: tzinfo
     tenant: str = "local"
+    #: thread_target where the owner reads what has no other private place.
+    inbox: str = "console:main"
 
     def card(self, prompts: Sequence[Prompt], place: str, names: Mapping[str, str]) -> Message:
         """Return the card of prompts that were asked together, as it looks in `place`."""
         made = cards.card_of(prompts, place, self.key, lambda who: names.get(who, who), self.zone)
         return Message(card=made)
+
+    def private(self, tx: Tx, principal: str) -> str:
+        """Return where the person reads private messages and can be reached; empty: nowhere."""
+        places = people.places_of(tx, self.tenant, principal)
+        return next((place for place in places if self.outbox.has(place)), "")
+
+    def aside(self, tx: Tx, home: str, prompts: Sequence[Prompt]) -> str:
+        """Return where cards of an unattended turn go instead of the session's home; empty: home.
+
+        They go to the person whose session it is, if they may answer, else to the owner.
+        """
+        if all(prompt.payload.get("attended", True) for prompt in prompts):
+            return ""
+        person = people.get(tx, self.tenant, str(prompts[0].approvers.get("person", "")))
+        able = person is not None and inbox.may_answer(prompts[0], person)
+        place = self.private(tx, person.id if able and person else people.CONSOLE)
+        return "" if place == home else place
 
     def names(self, tx: Tx, prompts: Sequence[Prompt]) -> dict[str, str]:
         """Return the names of those who decided."""

@@ -16,7 +16,7 @@ __all__ = [
     "listed",
     "on_platform",
     "person_of",
-    "place_of",
+    "places_of",
     "seed_console",
     "seen_at",
     "set_role",
@@ -158,10 +158,9 @@ def seen_at(tx: Tx, tenant: str, platform: str, external_id: str, place: str, no
     )
 
 
-def place_of(tx: Tx, tenant: str, principal: str) -> str:
-    """Return the thread_target where the person reads private messages; empty: none is known."""
-    row = tx.one("person_dm", tenant=tenant, principal=principal)
-    return "" if row is None else str(row["dm"])
+def places_of(tx: Tx, tenant: str, principal: str) -> list[str]:
+    """Return the thread_targets where the person reads private messages, the latest first."""
+    return [row["dm"] for row in tx.all("person_dms", tenant=tenant, principal=principal)]
 
 
 def _check(role: Role) -> None:

@@ -74,7 +74,7 @@ def test_every_command_is_in_the_help_and_has_a_line() -> None:
         assert (command.name, bool(command.help)) == (name, True)
     wanted = (
         "help status inbox approve deny answer edit stop new retry undo mode model schedule "
-        "threads sessions delete usage audit whoami"
+        "threads sessions delete usage audit whoami rules files persona back settings role pair"
     )
     assert list(COMMANDS) == wanted.split()
 

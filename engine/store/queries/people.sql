@@ -30,10 +30,10 @@ update identities set dm = :dm, dm_at = :now
 where tenant_id = :tenant and platform = :platform and external_id = :external
   and (dm <> :dm or dm_at < :before)
 
--- Where a person reads private messages: the place they used last.
--- name: person_dm
+-- Where a person reads private messages, the place they used last at the front.
+-- name: person_dms
 select dm from identities where tenant_id = :tenant and principal_id = :principal and dm <> ''
-order by dm_at desc limit 1
+order by dm_at desc, platform
 
 -- name: identities_on
 select count(*) as n from identities

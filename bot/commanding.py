@@ -1,0 +1,75 @@
+"""What a command is, and what it may use, for one person in one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot.answers import House
+from engine import sessions
+from engine.errors import SessionError
+from engine.inbox import Person
+from engine.models.catalogue import Catalogue
+from engine.sessions import Session
+from engine.store.base import Store, Tx
+from engine.targets import ThreadTarget
+
+__all__ = ["Command", "Context", "Handler"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a command may use, for one person in one thread."""
+
+    store: Store
+    house: House
+    catalogue: Catalogue
+    #: Hints to the dispatcher and the presenter; neither waits.
+    enqueue: Callable[[str], None]
+    poke: Callable[[], None]
+    zone: str = "UTC"
+    #: (name, value) of what is set, without secrets.
+    settings: Sequence[tuple[str, str]] = ()
+    person: Person = field(default_factory=lambda: Person(id="", role="guest"))
+    #: thread_target the command was given in.
+    target: str = "console:main"
+
+    def of(self, person: Person, target: str) -> Context:
+        """Return the context for this person in this thread."""
+        return replace(self, person=person, target=target)
+
+    @property
+    def tenant(self) -> str:
+        """The tenant everything belongs to."""
+        return self.house.tenant
+
+    @property
+    def surface(self) -> str:
+        """The surface the command was given on."""
+        return ThreadTarget.parse(self.target).surface
+
+    def session(self, tx: Tx) -> Session:
+        """Return the session of this thread; raises SessionError when there is none."""
+        found = sessions.find_thread(tx, self.tenant, self.target)
+        if found is None:
+            raise SessionError(f"Nothing was said in {self.target} yet.", "Write a message first.")
+        return sessions.get(tx, found)
+
+
+Handler = Callable[[Context, list[str]], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command, as it is listed and run."""
+
+    name: str
+    #: Its arguments, as the help shows them.
+    usage: str
+    help: str
+    run: Handler
+    #: How many arguments it takes, least and most; None: any number.
+    least: int = 0
+    most: int | None = 0
+    #: The least role that may give it.
+    role: str = "member"
