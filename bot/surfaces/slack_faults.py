@@ -1,4 +1,4 @@
-"""Says what a failed call to Slack means: was it surely not done, may it be tried again?
+"""Says what a failed call to Slack means: whether it was done, and whether to try again.
 
 SurfaceError
 ├── Wait          Slack wants no more of this for a while
