@@ -269,7 +269,7 @@ class Sender:
             else:
                 await self._line.call(chat, lambda: text(look.html, "HTML"))
         except Refused as error:
-            if "message is not modified" in error.what:
+            if "message is not modified" in error.what.lower():
                 return
             if look.rich or not _is_unparsed(error):
                 raise
@@ -431,7 +431,7 @@ def _reply(to: int) -> ReplyParameters:
 
 
 def _is_unparsed(error: SurfaceError) -> bool:
-    return "can't parse" in error.what
+    return "can't parse" in error.what.lower()  # the library writes the first letter large
 
 
 def _is_about_looks(error: SurfaceError) -> bool:
@@ -444,4 +444,4 @@ def _is_about_looks(error: SurfaceError) -> bool:
 
 
 def _is_about_picture(error: SurfaceError) -> bool:
-    return any(each in error.what for each in ("PHOTO_INVALID", "IMAGE_PROCESS", "PHOTO_"))
+    return any(each in error.what.lower() for each in ("photo_", "image_process"))
