@@ -26,8 +26,6 @@ from tests.fakes.slack_state import App, Channel, File, Post, Team
 __all__ = ["Ack", "FakeSlack"]
 
 APP_TOKEN, SECRET = "xapp-1-fake", "shhh"
-#: Seconds the app has to acknowledge.
-LIMIT = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +64,8 @@ class FakeSlack(App):
         self.opened = 0
         #: Set: requests are sent there instead of into sockets.
         self.request_url = ""
+        #: Seconds the app has to acknowledge.
+        self.limit = 3.0
         #: Answers no ping of a socket.
         self.deaf = False
         #: False: apps.connections.open refuses the token.
@@ -305,7 +305,7 @@ class FakeSlack(App):
         message |= {"retry_attempt": retry, "retry_reason": "timeout" if retry else ""}
         try:
             await socket.send_json({**message, "accepts_response_payload": True})
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(self.limit):
                 return Ack(ok=True, payload=await waiting)
         except (TimeoutError, ConnectionError):
             return Ack(ok=False)
@@ -321,7 +321,7 @@ class FakeSlack(App):
         headers = {"Content-Type": content, **sign(body)}
         if retry:
             headers |= {"X-Slack-Retry-Num": str(retry), "X-Slack-Retry-Reason": "http_timeout"}
-        timeout = ClientTimeout(total=LIMIT)
+        timeout = ClientTimeout(total=self.limit)
         try:
             async with self._client.post(
                 self.request_url, data=body, headers=headers, timeout=timeout
