@@ -89,6 +89,7 @@ class SlackSurface:
             session=self._session,
             base_url=self._config.base_url,
             intake=intake,
+            met=self._sender.met,
             after=self._after,
             sign=self._sign,
         )

@@ -22,7 +22,7 @@ from bot.surfaces import slack_blocks
 from bot.surfaces.base import Inbound, Pressed, Receipt, Said, SurfaceError
 from bot.surfaces.config import Ground
 from bot.surfaces.slack_files import attachments
-from bot.surfaces.slack_intake import Reader, command_of, press_of
+from bot.surfaces.slack_intake import Reader, command_of, is_direct, press_of
 from bot.surfaces.slack_places import Spot, target_of
 from bot.surfaces.slack_teams import Team, Teams
 from engine.errors import PromptError
@@ -49,6 +49,8 @@ class Door:
     session: ClientSession
     base_url: str
     intake: Take
+    #: Learns a person's DM: (team, user, channel).
+    met: Callable[[str, str, str], None]
     #: Runs something after the acknowledgement; the surface owns it.
     after: Callable[[Coroutine[Any, Any, None]], None]
     #: Shows at once that a message was taken.
@@ -89,6 +91,8 @@ class Door:
         """Take a post, also one that is read from a history; None: it is nobody's line."""
         user = event.get("user", "")
         if user and user != team.speaker.user:
+            if is_direct(event):
+                self.met(team.id, user, event["channel"])
             await team.name_of(user)
         reader = Reader(
             speaker=team.speaker,

@@ -184,6 +184,10 @@ class Sender:
             self._direct[key] = opened["channel"]["id"]
         return team, Place(team=place.team, channel=self._direct[key], thread=place.thread)
 
+    def met(self, team: str, user: str, channel: str) -> None:
+        """Learn a person's DM from what came out of it."""
+        self._direct[team, user] = channel
+
     async def channel(self, target: str) -> tuple[Team, Place]:
         """Return the workspace and the real channel of a target; raises SurfaceError."""
         return await self._place(target)
@@ -213,13 +217,16 @@ class Sender:
         """Make the posts show the message: change, add, take away. `posted` is kept true."""
         refused: Unshowable | None = None
         for parts in slack_blocks.levels(_clean(message)):
+            if not parts:
+                raise SurfaceError("There is nothing to show.")
             try:
                 await self._lay_parts(team, spot, posted, parts)
                 return
             except Unshowable as error:
                 _log.warning("a plainer form is tried: %s", error.what)
                 refused = error
-        raise refused or SurfaceError("There is nothing to show.")
+        assert refused is not None, "there is at least one way to show a message"
+        raise refused
 
     async def _lay_parts(
         self, team: Team, spot: Spot, posted: _Posted, parts: Sequence[Part]
@@ -232,7 +239,7 @@ class Sender:
             else:
                 payload = {"delivery": posted.delivery, "part": number + 1}
                 held.append(await self._add(team, spot, shown, payload))
-        while len(held) > max(1, len(parts)):
+        while len(held) > len(parts):
             await team.call("chat_delete", channel=spot.channel, ts=held[-1])
             held.pop()
 
