@@ -165,10 +165,10 @@ def _inside(token: Token) -> str:
 def _bare(text: str) -> str:
     """Return the text without what may change.
 
-    These are spaces, unseen signs, the boxes of tasks, line breaks of cells, and the signs of code
-    that CommonMark cuts at a column's border.
+    These are spaces, unseen signs, the boxes of tasks, line breaks of cells, the signs of code
+    that CommonMark cuts at a column's border, and how an address spells `@`.
     """
-    text = re.sub(r"\[[ xX]\]|<br\s*/?>|`", "", text)
+    text = re.sub(r"\[[ xX]\]|<br\s*/?>|`", "", text).replace("%40", "@")
     return "".join(each for each in text if unicodedata.category(each)[0] not in "ZC")
 
 
