@@ -69,7 +69,9 @@ class Ear:
                 return model
         if find_spec("faster_whisper") is not None:
             return _LOCAL
-        raise NotHeard("no model that hears is set up (set OPENAI_API_KEY, or install nod[voice])")
+        raise NotHeard(
+            "no model that hears is set up (set OPENAI_API_KEY, or install nod-coworker[voice])"
+        )
 
     def _asked(self, path: Path) -> str:
         aisuite = import_module("aisuite")  # slow to load, and most installations never need it

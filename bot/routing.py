@@ -54,7 +54,7 @@ def route(tx: Tx, house: House, said: Said) -> Route:
     if found is None:
         return Route(nobodys=not (said.addressed or said.direct))
     session = sessions.get(tx, found)
-    if said.direct and _rested(tx, session, house.now()):
+    if said.direct and _rested(tx, session, said.target, house.now()):
         text = (
             "It has been more than 12 hours, so this begins a new session. "
             "`/back` goes on with the one before."
@@ -73,9 +73,11 @@ def _replied(tx: Tx, house: House, said: Said) -> Session | None:
     return None if row is None else sessions.get(tx, row["session_id"])
 
 
-def _rested(tx: Tx, session: Session, now: float) -> bool:
+def _rested(tx: Tx, session: Session, target: str, now: float) -> bool:
     waiting = session.turn_seq or session.wanted > session.seen or inbox.pending_in(tx, session.id)
-    return not waiting and now - session.updated_at > IDLE
+    bound = tx.one("thread_bound", tenant=session.tenant, target=target)  # /back binds it anew
+    last = max(session.updated_at, bound["created_at"] if bound is not None else 0.0)
+    return not waiting and now - last > IDLE
 
 
 def alone(tx: Tx, session: Session, person: Person) -> bool:

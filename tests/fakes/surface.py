@@ -62,6 +62,8 @@ class MemorySurface:
         #: Targets whose posts wait until the event is set.
         self.slow: dict[str, asyncio.Event] = {}
         self.typed: list[str] = []
+        #: What people have written in a thread, by target.
+        self.lines: dict[str, list[Line]] = {}
         self.changed = asyncio.Condition()
         self._numbers = itertools.count(1)
         self.intake: Callable[[Inbound], Awaitable[Receipt]] | None = None
@@ -109,11 +111,12 @@ class MemorySurface:
         self.typed.append(target)
 
     async def history(self, target: str, since: float) -> list[Line]:
-        return [
+        own = [
             Line(ref=each.ref, at=since, by="", text=each.shown)
             for each in self.posted
             if each.target == target
         ]
+        return [each for each in self.lines.get(target, ()) if each.at >= since] + own
 
     async def find(self, target: str, delivery: str) -> str | None:
         if not self.capabilities.look_up:

@@ -139,3 +139,6 @@ delete from held where tenant_id = :tenant and event_key = :key
 
 -- name: mail_by
 select id from mailbox where tenant_id = :tenant and principal_id = :by limit 1
+
+-- name: thread_bound
+select created_at from threads where tenant_id = :tenant and thread_target = :target

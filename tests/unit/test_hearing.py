@@ -1,0 +1,109 @@
+"""Voice notes: which model hears them, what it gives, and one sentence when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from bot import hearing
+from bot.hearing import Ear, NotHeard
+
+
+@dataclass
+class Transcriber:
+    """Speaks OpenAI's audio/transcriptions, and refuses what it does not know."""
+
+    url: str = ""
+    says: str = "Hello Nod"
+    status: int = 200
+    asked: list[Mapping[str, str]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        sent = form.get("file")
+        if not isinstance(sent, web.FileField) or "model" not in form:
+            return web.json_response({"error": {"message": "malformed"}}, status=400)
+        kept = {"model": str(form["model"]), "key": request.headers.get("Authorization", "")}
+        self.asked.append({**kept, "bytes": str(len(sent.file.read()))})
+        if self.status != 200:
+            return web.json_response({"error": {"message": "sk-secret"}}, status=self.status)
+        return web.json_response({"text": self.says})
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Transcriber]:
+    made = Transcriber()
+    served = web.Application()
+    served.router.add_post("/v1/audio/transcriptions", made.answer)
+    runner = web.AppRunner(served)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+def note(tmp_path: Path) -> Path:
+    path = tmp_path / "note.ogg"
+    path.write_bytes(b"OggS" + b"x" * 100)
+    return path
+
+
+def ear(provider: Transcriber, model: str = "", **secrets: str) -> Ear:
+    return Ear(lambda name: secrets.get(name, ""), model, provider.url)
+
+
+async def test_a_key_is_enough(provider: Transcriber, note: Path) -> None:
+    assert await ear(provider, OPENAI_API_KEY="sk-1").heard(note) == "Hello Nod"
+    assert provider.asked == [
+        {"model": "gpt-4o-mini-transcribe", "key": "Bearer sk-1", "bytes": "104"}
+    ]
+
+
+async def test_the_model_that_is_set_hears(provider: Transcriber, note: Path) -> None:
+    await ear(provider, "openai:whisper-1", OPENAI_API_KEY="sk-1").heard(note)
+    assert provider.asked[0]["model"] == "whisper-1"
+
+
+async def test_without_a_key_it_says_what_to_set(provider: Transcriber, note: Path) -> None:
+    with pytest.raises(NotHeard, match="OPENAI_API_KEY"):
+        await ear(provider).heard(note)
+
+
+async def test_silence_is_told(provider: Transcriber, note: Path) -> None:
+    provider.says = "  "
+    with pytest.raises(NotHeard, match="nothing was heard"):
+        await ear(provider, OPENAI_API_KEY="sk-1").heard(note)
+
+
+async def test_a_provider_that_refuses_is_told_without_its_words(
+    provider: Transcriber, note: Path
+) -> None:
+    provider.status = 400
+    with pytest.raises(NotHeard, match=r"openai failed \(\w+\)") as caught:
+        await ear(provider, OPENAI_API_KEY="sk-1").heard(note)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_note_over_the_limit_is_not_sent(
+    provider: Transcriber, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "BYTES", 50)
+    with pytest.raises(NotHeard, match="over the limit"):
+        await ear(provider, OPENAI_API_KEY="sk-1").heard(note)
+    assert provider.asked == []
+
+
+async def test_a_provider_that_hangs_is_given_up(
+    provider: Transcriber, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "TIMEOUT", 0.0)
+    with pytest.raises(NotHeard, match="took longer"):
+        await ear(provider, OPENAI_API_KEY="sk-1").heard(note)
+    await asyncio.sleep(0)
