@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from bot.guides.slack import slack_app
+from bot.guides.telegram import telegram_app
 from bot.secret_commands import secrets_app
 from engine.errors import NodError
 
@@ -43,6 +44,7 @@ app.add_typer(session_app, name="session")
 app.add_typer(audit_app, name="audit")
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(slack_app, name="slack")
+app.add_typer(telegram_app, name="telegram")
 
 Thread = Annotated[str, typer.Option("--thread", "-t", help="The console thread.")]
 
