@@ -30,7 +30,7 @@ from bot.surfaces.discord_places import Place, Spot, at_of
 from bot.surfaces.discord_posts import Posts
 from bot.surfaces.discord_pressing import PATIENCE, Pressing
 from bot.surfaces.discord_rest import Rest
-from engine.errors import NodError, StoreError
+from engine.errors import NodError
 
 __all__ = ["DiscordSurface"]
 
@@ -45,7 +45,7 @@ MISSED, AT_ONCE = 300, 4
 #: Seconds by which Discord's clock and ours may differ.
 SKEW = 60.0
 #: Seconds before an event that could not be stored is tried again.
-AGAIN = (0.5, 3.0)
+AGAIN = (0.2, 2.0)
 
 _log = logging.getLogger(__name__)
 
@@ -93,9 +93,7 @@ class DiscordSurface:
         client = self._client = Client(self._config, listener)
         rest = Rest(client.http)
         posts = self._posts = Posts(rest, lambda: str(client.me))
-        self._pressing = Pressing(
-            rest, posts, self._ground.forms, self._ground.board, self._take, self._patience
-        )
+        self._pressing = Pressing(rest, posts, self._ground, self._take, self._patience)
         await client.open()
         self._own(self._watch(client), "discord connection")
         self._own(self._list_commands(client, rest), "discord commands")
@@ -139,17 +137,18 @@ class DiscordSurface:
     # -- in
 
     async def _take(self, event: Inbound) -> Receipt | None:
-        """Store an event; None: it could not be."""
+        """Store an event; one that fails is tried again. None: it could not be stored."""
         for pause in (*AGAIN, None):
             if self._intake is None:
                 return None
             try:
                 return await self._intake(event)
-            except StoreError as error:
-                _log.warning("an event of Discord could not be stored: %s", error)
+            except Exception as error:  # noqa: BLE001  # broad: Discord tells nothing twice
+                told = error if isinstance(error, NodError) else type(error).__name__
+                _log.warning("an event of Discord could not be taken: %s", told)
             if pause is not None:
                 await asyncio.sleep(pause)
-        self._ground.counts.add("nod_events_lost_total", surface=self.name)
+        self._ground.counts.add("nod_refused_total", surface=self.name, reason="not stored")
         return None
 
     async def _heard(self, message: discord.Message) -> None:
@@ -193,7 +192,7 @@ class DiscordSurface:
 
     def _fault(self, event: str, error: BaseException) -> None:
         """An event could not be handled: count it; what it held is not written to the log."""
-        self._ground.counts.add("nod_events_failed_total", surface=self.name)
+        self._ground.counts.add("nod_refused_total", surface=self.name, reason="failed")
         told = error if isinstance(error, NodError) else type(error).__name__
         trace = None if isinstance(error, NodError) else error
         _log.error("an event of Discord (%s) could not be handled: %s", event, told, exc_info=trace)

@@ -14,11 +14,11 @@ from typing import Any
 
 import discord
 
-from bot.board import Board
-from bot.forms import FieldError, Forms
+from bot.forms import FieldError
 from bot.render.discord import render
 from bot.surfaces import discord_cards, discord_commands
 from bot.surfaces.base import Commanded, Inbound, Pressed, Receipt, SurfaceError
+from bot.surfaces.config import Ground
 from bot.surfaces.discord_cards import FILLED, FORM
 from bot.surfaces.discord_places import Place, Spot
 from bot.surfaces.discord_posts import Posts
@@ -58,13 +58,14 @@ class Pressing:
     """Takes interactions, and answers each."""
 
     def __init__(
-        self, rest: Rest, posts: Posts, forms: Forms, board: Board, take: Take, patience: float
+        self, rest: Rest, posts: Posts, ground: Ground, take: Take, patience: float
     ) -> None:
         """`take` returns None when an event could not be stored; `patience` is in seconds."""
         self._rest = rest
         self._posts = posts
-        self._forms = forms
-        self._board = board
+        self._forms = ground.forms
+        self._board = ground.board
+        self._counts = ground.counts
         self._take = take
         self._patience = patience
 
@@ -101,6 +102,7 @@ class Pressing:
         data = _data(interaction)
         act, token = discord_cards.act_of(str(data.get("custom_id", "")))
         if not act:
+            self._counts.add("nod_refused_total", surface="discord", reason="unknown button")
             await answer.tell(_UNKNOWN)
             return
         try:

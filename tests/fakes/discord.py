@@ -22,11 +22,11 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from tests.fakes import discord_rules as rules
 from tests.fakes.markup import Refused
 
-__all__ = ["APPLICATION", "GUILD", "TOKEN", "FakeDiscord", "Pressed", "discord"]
+__all__ = ["APPLICATION", "GENERAL", "GUILD", "ROLE", "TOKEN", "FakeDiscord", "Pressed", "discord"]
 
 TOKEN = "MTAwMDE.G-fake.not-a-real-token-at-all"
-APPLICATION, GUILD = "1000", "2000"
-ROLE = "2001"
+APPLICATION, GUILD = "1000000000000000001", "1000000000000000002"
+GENERAL, ROLE = "1000000000000000003", "1000000000000000004"
 
 #: Gateway intents.
 GUILDS, MESSAGES, DIRECT, CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
@@ -117,9 +117,9 @@ class FakeDiscord:
         self._failures: list[_Failure] = []
         self._numbers = itertools.count(1)
         self._last = 0
-        self._changed = asyncio.Condition()
+        self.changed = asyncio.Condition()
         self.me = self.user("nod", bot=True, id=APPLICATION)
-        self.general = self.channel("general")
+        self.general = self.channel("general", GENERAL)
         self.port = 0
 
     @property
@@ -145,9 +145,9 @@ class FakeDiscord:
         self.users[made["id"]] = made
         return made
 
-    def channel(self, name: str) -> str:
+    def channel(self, name: str, id: str = "") -> str:
         """Make a channel of the server; return its id."""
-        made = {"id": self._id(), "type": 0, "name": name, "guild_id": GUILD, "position": 0}
+        made = {"id": id or self._id(), "type": 0, "name": name, "guild_id": GUILD, "position": 0}
         made |= {"permission_overwrites": [], "nsfw": False, "parent_id": None, "topic": None}
         made |= {"last_message_id": None, "rate_limit_per_user": 0}
         self.channels[made["id"]] = made
@@ -264,8 +264,8 @@ class FakeDiscord:
 
     async def until(self, holds: Callable[[], Any], limit: float = 10.0) -> Any:
         """Wait until `holds()`; it is asked again whenever something changed."""
-        async with asyncio.timeout(limit), self._changed:
-            return await self._changed.wait_for(holds)
+        async with asyncio.timeout(limit), self.changed:
+            return await self.changed.wait_for(holds)
 
     # -- what there is
 
@@ -303,8 +303,8 @@ class FakeDiscord:
 
     async def _tell(self, message: Json) -> None:
         await self.dispatch("MESSAGE_CREATE", self._seen(message))
-        async with self._changed:
-            self._changed.notify_all()
+        async with self.changed:
+            self.changed.notify_all()
 
     def _commanded(self, name: str, words: str, focused: bool = False) -> Json:
         known = next(each for each in self.commands if each["name"] == name)
@@ -451,8 +451,8 @@ class FakeDiscord:
             self.refused.append(str(error))
             code, _, text = str(error).partition(": ")
             return _json({"message": text, "code": int(code)}, _STATUS.get(code, 400))
-        async with self._changed:
-            self._changed.notify_all()
+        async with self.changed:
+            self.changed.notify_all()
         if failure is not None:
             return _json(failure.body, failure.status, failure.headers)
         return web.Response(status=204) if answer is None else _json(answer)
