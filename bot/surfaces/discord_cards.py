@@ -29,6 +29,8 @@ _ACTION_ROW, _BUTTON, _SELECT, _INPUT = 1, 2, 3, 4
 _TEXT, _CONTAINER, _LABELLED = 10, 17, 18
 #: Rows of a card up to which all looks are offered.
 _FEW = 3
+#: Rows that are named where there is no room for them.
+_NAMED = 10
 _STYLES = {"yes": 3, "no": 4, "plain": 2}
 _CUSTOM = re.compile(r"nod:([pfm]):([A-Za-z0-9_-]{1,64})")
 
@@ -65,8 +67,10 @@ def components(card: Card, text: str, footer: str, mark: int) -> list[Component]
     for number, row in enumerate(card.rows, 1):
         buttons = _in_rows(_buttons(row, len(card.rows)))
         if not room.takes(buttons):
-            left = ", ".join(f"`{each.prompt}`" for each in card.rows[number - 1 :])
-            inside.append(room.text(f"There is no room here for {left}: see `/inbox`.", 300))
+            left = [f"`{each.prompt}`" for each in card.rows[number - 1 :]]
+            named = ", ".join(left[:_NAMED]) + (", …" if len(left) > _NAMED else "")
+            told = f"{len(left)} more, for which there is no room here: {named}. See `/inbox`."
+            inside.append(room.text(told, 300))
             break
         name = "" if alone else _name(card, row, number)
         inside += [room.text(_words(row, name), share), *buttons]
