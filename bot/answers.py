@@ -186,7 +186,7 @@ def offer_folder(
         "text": str(folder),
         "root": {"path": str(folder), "writable": writable},
     }
-    return _raise(tx, house, "grant", subject, payload, session.id, now)
+    return _raise(tx, house.tenant, "grant", subject, payload, session.id, now)
 
 
 def ask_access(
@@ -200,25 +200,25 @@ def ask_access(
         "text": f"{name} ({subject}) wrote in {target}.",
         "identity": {"platform": platform, "id": external_id, "name": name},
     }
-    return _raise(tx, house, "access", subject, payload, None, house.now())
+    return _raise(tx, house.tenant, "access", subject, payload, None, house.now())
 
 
 def notify(
-    tx: Tx, house: House, cause: str, title: str, text: str, *, held: str = ""
+    tx: Tx, tenant: str, now: float, cause: str, title: str, text: str, *, held: str = ""
 ) -> Prompt | None:
     """Tell the owner; None: the same cause was told and is not answered yet.
 
     `held` is the key of an event in quarantine: then the card has Retry and Drop.
     """
-    if tx.one("notice_open", tenant=house.tenant, prefix=f"{cause}/%") is not None:
+    if tx.one("notice_open", tenant=tenant, prefix=f"{cause}/%") is not None:
         return None
     payload = {"title": title, "text": text} | ({"held": held, "retry": True} if held else {})
-    return _raise(tx, house, "notice", f"{cause}/{mint('n')}", payload, None, house.now())
+    return _raise(tx, tenant, "notice", f"{cause}/{mint('n')}", payload, None, now)
 
 
 def _raise(
     tx: Tx,
-    house: House,
+    tenant: str,
     kind: str,
     subject: str,
     payload: Mapping[str, Any],
@@ -230,7 +230,7 @@ def _raise(
         tx,
         Prompt(
             id=mint("p"),
-            tenant=house.tenant,
+            tenant=tenant,
             session=session,
             kind=kind,
             subject=subject,

@@ -192,9 +192,6 @@ class App:
     async def _start(self, engine: Engine) -> None:
         settings, enter = self.settings, self._stack.enter_async_context
         await self.store.write(lambda tx: people.seed_console(tx, TENANT, self._now()))
-        if self._alone:
-            mine = f"worker:{engine.worker}"
-            await self.store.write(lambda tx: tx.run("leases_clear", mine=mine))
         self.key = await asyncio.to_thread(cards.token_key, settings.data)
         stage = Stage(
             store=self.store,
@@ -295,7 +292,7 @@ class App:
     async def _notify(self, cause: str, title: str, text: str) -> None:
         """Tell the owner, once while it is not answered."""
         tell = partial(
-            answers.notify, house=self.context.house, cause=cause, title=title, text=text
+            answers.notify, tenant=TENANT, now=self._now(), cause=cause, title=title, text=text
         )
         await self.store.write(tell)
         self._poke()

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from bot import showing
+from bot import answers, showing
 from bot.outbox import Shown, fingerprint
 from bot.showing import Part
 from bot.stage import Stage
@@ -28,6 +28,8 @@ __all__ = ["Follower"]
 
 #: Facts read from the log at once.
 PAGE = 200
+#: Seconds after which a message that a platform never took counts as failed.
+TRIED_FOR = 24 * 60 * 60.0
 #: All that a thread is told of a card that goes to its person alone.
 WAITING = "Waiting for a nod."
 #: Facts, and characters of a streamed answer, kept in memory; the log has the rest.
@@ -150,12 +152,30 @@ class Follower:
         for part in showing.parts(facts):
             try:
                 await self._show[part.kind](part)
-            except SurfaceError as error:
-                if not error.certain or error.retry_after is not None:
+            except (SurfaceError, TimeoutError, ToolError) as error:
+                if _passing(error) and self._stage.now() - part.facts[0].at < TRIED_FOR:
                     raise
-                _log.warning("%s takes no %s: %s", self.home, part.kind, error)
+                self._give_up(part, error)
         if self._writes:
             await self._flush(facts[-1].seq)
+
+    def _give_up(self, part: Part, error: Exception) -> None:
+        """The thread does not take a message: the owner is told; the log has it all the same."""
+        _log.warning("%s takes no %s: %s", self.home, part.kind, error)
+        if part.kind in ("typing", "progress", "decided"):
+            return
+        why = str(error) or "it did not answer"
+        text = f"In {self.home}: {why} Read it with: nod session show {self.session}"
+        self._writes.append(
+            partial(
+                answers.notify,
+                tenant=self._stage.tenant,
+                now=self._stage.now(),
+                cause=f"undelivered:{self.session}",
+                title="A message could not be delivered",
+                text=text,
+            )
+        )
 
     async def _flush(self, cursor: int = 0) -> None:
         """Store what was shown, and how far we came, in one transaction."""
@@ -353,3 +373,10 @@ class Follower:
                 shown=fingerprint(message),
             )
             self._writes.append(partial(self._stage.outbox.record, shown=shown))
+
+
+def _passing(error: Exception) -> bool:
+    """Say whether a platform may take it later, or may have taken it."""
+    if isinstance(error, SurfaceError):
+        return not error.certain or error.retry_after is not None
+    return True

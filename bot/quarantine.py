@@ -70,7 +70,7 @@ class Quarantine:
             "Retry takes it once more, without its files; Drop forgets it."
         )
         title = "An event could not be taken"
-        answers.notify(tx, self._house, f"held:{key}", title, text, held=key)
+        answers.notify(tx, tenant, now, f"held:{key}", title, text, held=key)
         return True
 
 
