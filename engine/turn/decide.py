@@ -227,7 +227,8 @@ def _decide_unknown(
         if loose:
             return Release(state="idle")
         return Release(state="parked") if state.parked else Put(facts=(_end(state, now, "parked"),))
-    text = _OUTCOME[call.found].format(name=call.name)
+    known = "looked_up" if call.found == "happened" and not call.outcome_prompt else call.found
+    text = _OUTCOME[known].format(name=call.name)
     if loose:
         return Put(facts=(_note(state, now, text, "outcome", call=call.id),))
     status = {"happened": "ok", "leave": "error", "did_not": "error"}.get(call.found, "unknown")
@@ -235,6 +236,7 @@ def _decide_unknown(
 
 
 _OUTCOME = {
+    "looked_up": "A look-up shows that {name} took effect. What it returned is lost.",
     "happened": "A person confirmed that {name} took effect. What it returned is lost.",
     "did_not": "{name} did not take effect.",
     "leave": "{name} did not take effect, and a person decided to leave it so.",

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from engine.errors import Fenced
+from engine.canonical import argument_hash
+from engine.errors import Fenced, ToolError
 from engine.events import Kind
 from engine.models.base import Answer, Delta, ModelError, Request
 from engine.permissions import policy
@@ -176,6 +177,28 @@ class Driver(Hold):
         return False
 
     async def _judge(self, calls: Sequence[Call]) -> None:
+        fitting = [call for call in calls if not call.revision or self._fits(call)]
+        if fitting:
+            await self._judge_fitting(fitting)
+
+    def _fits(self, call: Call) -> bool:
+        """Check what a person made of a call against its schema, as a model's own words are."""
+        declared = self.engine.tools.get(call.name)
+        try:
+            checked = declared.check(call.arguments) if declared else call.arguments
+        except ToolError as error:
+            text = f"Error: a person changed the arguments, and they do not fit: {error}"
+            body = {"name": call.name, "status": "error", "content": text}
+            self.put(Kind.TOOL_FINISHED, body, call=call.id)
+            return False
+        if checked == call.arguments:
+            return True
+        hashed = argument_hash(call.name, checked)
+        edited = {"arguments": checked, "hash": hashed, "before": call.arguments}
+        self.put(Kind.EDITED, edited, call=call.id)
+        return False  # judged in its completed form
+
+    async def _judge_fitting(self, calls: Sequence[Call]) -> None:
         verdicts = await judge(self.engine, self.session, calls)
         for call, verdict in zip(calls, verdicts, strict=True):
             self.put(Kind.VERDICT, verdict_body(call, verdict), call=call.id)

@@ -723,3 +723,28 @@ async def test_a_shell_goes_on_in_the_next_turn_where_it_was_left(
             await world.settle()
         facts = await world.log(session)
     assert "red in sub" in _results(facts)[1].body["content"]
+
+
+@pytest.mark.parametrize(
+    ("edited", "sent", "says"),
+    [
+        pytest.param({"label": ["a"]}, [], "do not fit", id="wrong-type"),
+        pytest.param({"label": "x", "colour": "red"}, [], "do not fit", id="unknown-argument"),
+        pytest.param({}, [""], "", id="left-out-means-the-default"),
+    ],
+)
+async def test_edited_arguments_are_checked_like_a_models(
+    store: Store, tmp_path: Path, edited: dict[str, Any], sent: list[str], says: str
+) -> None:
+    log: list[tuple[str, str, str]] = []
+    model = ScriptedModel([calls(call("put", label="1")), "Done."])
+    async with running(store, tmp_path, model, tools=[probe("put", Risk.EXTERNAL, log)]) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        (prompt,) = await world.pending(session)
+        await world.answer(prompt, "edit", arguments=edited)
+        await world.settle()
+        facts = await world.log(session)
+    assert [label for what, _, label in log if what == "start"] == sent
+    assert says in _results(facts)[0].body["content"]
+    assert _ends(facts)[-1] == "completed"

@@ -107,6 +107,3 @@ select name, holder from leases where tenant_id = :tenant and name like 'worker:
 -- name: lease_drop
 delete from leases where tenant_id = :tenant and name = :name
 
--- On SQLite the advance lock proves that every other worker is dead.
--- name: leases_clear
-delete from leases where name like 'worker:%' and name <> :mine
