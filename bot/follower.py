@@ -41,8 +41,12 @@ _log = logging.getLogger(__name__)
 class Follower:
     """One session as the presenter sees it. Used by one task; `hear` may be called any time."""
 
-    def __init__(self, session: str, stage: Stage, posting: asyncio.Semaphore) -> None:
+    def __init__(
+        self, session: str, stage: Stage, posting: asyncio.Semaphore, started: float
+    ) -> None:
+        """`started`: when this Nod began to show things (epoch seconds)."""
         self.session = session
+        self._started = started
         self.home = ""
         #: Last log place that was handled, and the one that is stored as the cursor.
         self.seen = 0
@@ -153,7 +157,8 @@ class Follower:
             try:
                 await self._show[part.kind](part)
             except (SurfaceError, TimeoutError, ToolError) as error:
-                if _passing(error) and self._stage.now() - part.facts[0].at < TRIED_FOR:
+                since = max(part.facts[0].at, self._started)
+                if _passing(error) and self._stage.now() - since < TRIED_FOR:
                     raise
                 self._give_up(part, error)
         if self._writes:

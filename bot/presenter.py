@@ -109,7 +109,7 @@ class Presenter:
     def _follow(self, session: str) -> Follower:
         follower = self._followers.get(session)
         if follower is None:
-            follower = Follower(session, self._stage, self._posting)
+            follower = Follower(session, self._stage, self._posting, self._started)
             self._followers[session] = follower
             self._own(self._run(follower), f"present {session}")
         return follower
