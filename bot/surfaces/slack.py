@@ -202,6 +202,7 @@ class SlackSurface:
         task = asyncio.ensure_future(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # cancelled before it began
 
     # -- out
 

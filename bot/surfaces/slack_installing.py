@@ -73,7 +73,8 @@ class Installer:
             "redirect_uri": self._redirect,
             "state": state,
         }
-        answer = web.HTTPFound(f"{_authorize(self._config.base_url)}?{urlencode(asked)}")
+        address = f"{_authorize(self._config.base_url)}?{urlencode(asked)}"
+        answer = web.Response(status=302, headers={"Location": address})
         secure = self._ground.web.url.startswith("https:")
         answer.set_cookie(
             _COOKIE, state, max_age=int(VALID), httponly=True, secure=secure, samesite="Lax"
@@ -100,11 +101,14 @@ class Installer:
         """Return the bot's token for the code of an installation; raises SurfaceError."""
         client = client_of(self._config.base_url, "", self._session)
         try:
-            given = await client.oauth_v2_access(
-                client_id=self._config.client_id,
-                client_secret=self._config.client_secret,
-                code=code,
-                redirect_uri=self._redirect,
+            given = await client.api_call(
+                "oauth.v2.access",
+                data={
+                    "client_id": self._config.client_id,
+                    "client_secret": self._config.client_secret,
+                    "code": code,
+                    "redirect_uri": self._redirect,
+                },
             )
         except (SlackClientError, ClientError, TimeoutError, OSError) as error:
             raise fault_of(error, "oauth_v2_access") from error
