@@ -157,7 +157,7 @@ from bot import settings
 from bot.app import App
 async def main():
     async with App(settings.load(), os.environ):
-        names = {name.partition(".")[0] for name in sys.modules}
+        names = {name.partition(".")[0] for name in tuple(sys.modules)}
         heavy = {"openai", "anthropic", "google", "aisuite", "slack_bolt", "slack_sdk", "telegram",
                  "discord", "aiohttp", "rich", "prompt_toolkit", "pydantic", "psycopg", "pypdf"}
         print(sorted(names & heavy))
