@@ -181,6 +181,7 @@ class App:
             tenant=TENANT,
             limits=settings.limits,
             allowlist=settings.allowlist,
+            quorum=settings.quorum,
             fallbacks=settings.fallbacks,
             gate=Gate(settings.ceilings),
             documents=documents,

@@ -259,6 +259,8 @@ def _facts(prompt: Prompt) -> tuple[tuple[str, str], ...]:
         facts.append(("Risk", _RISKS.get(payload["risk"], visible(str(payload["risk"])))))
     if payload.get("reason") and prompt.kind != "outcome":
         facts.append(("Why it asks", plain(str(payload["reason"]))))
+    if prompt.needs > 1:
+        facts.append(("Needs", f"{prompt.needs} people"))
     if payload.get("taint"):
         outside = ", ".join(code(str(each)) for each in payload["taint"])
         facts.append(("Outside text in play", outside))

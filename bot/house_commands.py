@@ -12,8 +12,10 @@ from zoneinfo import ZoneInfo
 from bot import pairing, routing
 from bot.commanding import Command, Context
 from bot.markup import code
-from engine import people, sessions
-from engine.errors import NodError, SessionError
+from engine import inbox, people, sessions
+from engine.canonical import dumps
+from engine.clock import mint
+from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES
 from engine.permissions import rules
 from engine.permissions.rules import StandingRule
@@ -124,6 +126,46 @@ async def _back(context: Context, given: list[str]) -> str:
 # -- people and places
 
 
+async def _hand(context: Context, given: list[str]) -> str:
+    said = await context.store.write(lambda tx: _handed(tx, context, given[0], given[1]))
+    context.poke()
+    return said
+
+
+def _handed(tx: Tx, context: Context, start: str, name: str) -> str:
+    """Show a card to another person who may answer it, where they read alone."""
+    prompt = inbox.find(tx, context.tenant, start.strip("`"))
+    own = prompt.approvers.get("person") == context.person.id
+    if prompt.status != "pending" or not (own or inbox.may_answer(prompt, context.person)):
+        raise PromptError("This card is not open, or not yours.", "See /inbox.")
+    word = name.removeprefix("@").casefold()
+    everybody = people.listed(tx, context.tenant)
+    found = [each for each in everybody if word in (each.id, each.name.casefold())]
+    if len(found) != 1:
+        raise NodError(f"There is no one person '{name}'.", "See who is known with /whoami.")
+    places = people.places_of(tx, context.tenant, found[0].id)
+    if not inbox.may_answer(prompt, found[0]) or not places:
+        raise PromptError(
+            f"{found[0].name} may not answer this, or has never written to me alone.",
+            "Choose somebody else.",
+        )
+    tx.run(
+        "delivery_add",
+        id=mint("d"),
+        tenant=context.tenant,
+        session=prompt.session or "",
+        kind="show",
+        subject=f"prompt:{prompt.id}",
+        destination=places[0],
+        part=1,
+        payload=dumps({"prompt": prompt.id}),
+        status="open",
+        attempted=None,
+        now=context.house.now(),
+    )
+    return f"{found[0].name} has the card too. Who answers first decides."
+
+
 async def _pair(context: Context, given: list[str]) -> str:
     if context.surface not in _CONSOLE:
         raise NodError("A pairing code is shown at the console only.", "Run there: nod pair")
@@ -194,6 +236,14 @@ HOUSE = (
         usage="[mention on|off]",
         help="what is set, and whether replies here must mention Nod",
         run=_settings,
+        most=2,
+    ),
+    Command(
+        name="hand",
+        usage="ID PERSON",
+        help="show a card to somebody else who may answer it",
+        run=_hand,
+        least=2,
         most=2,
     ),
     Command(

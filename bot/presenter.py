@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from types import TracebackType
 
 from bot.follower import Follower
@@ -220,9 +221,14 @@ class Presenter:
                 await self._try("", f"prompt:{prompt.id}", place, message, row["ref"], False)
 
     async def _show_rows(self) -> None:
-        """Show delivery rows that carry their text, such as reminders."""
+        """Show delivery rows that carry what they show: reminders, and cards handed over."""
         for row in await self._stage.outbox.waiting(LOOK):
-            message = Message(text=str(loads(row["payload"])["text"]))
+            payload = loads(row["payload"])
+            message = Message(text=str(payload.get("text", "")))
+            if "prompt" in payload:
+                asked = partial(self._stage.asked, ids=[payload["prompt"]])
+                prompts, names = await self._stage.store.read(asked)
+                message = self._stage.card(prompts, row["destination"], names)
             doubt = row["created_at"] < self._started
             await self._try(
                 row["session_id"], row["subject"], row["destination"], message, "", doubt

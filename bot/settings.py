@@ -112,6 +112,8 @@ class Settings:
     persona: str = "cowork"
     #: Command prefixes that need no asking.
     allowlist: tuple[str, ...] = ()
+    #: Tools whose approval needs two people.
+    quorum: tuple[str, ...] = ()
     #: IANA name of the zone schedules and dates are read in.
     zone: str = "UTC"
     #: The person's own models.toml, laid over ours; None: none.
@@ -161,6 +163,7 @@ _KEYS: Mapping[str, _Key] = {
     "mode": _Key("text", choices=tuple(Mode)),
     "persona": _Key("text"),
     "allowlist": _Key("list"),
+    "quorum": _Key("list"),
     "zone": _Key("text"),
     "catalogue": _Key("text"),
     "log_level": _Key("text", choices=LEVELS),
@@ -246,7 +249,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-_PLAIN = ("model", "fallbacks", "mode", "persona", "allowlist", "log_level")
+_PLAIN = ("model", "fallbacks", "mode", "persona", "allowlist", "quorum", "log_level")
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:

@@ -48,7 +48,7 @@ async def prompt_for(
         "hash": call.hash,
         "payload": await _payload(engine, session, state, call, ctx, kind),
         "approvers": _approvers(session, call, kind),
-        "needs": 1,
+        "needs": 2 if kind == "approval" and call.name in engine.quorum else 1,
         "remind_at": now + REMINDER,
         "deadline": now + DEADLINE,
     }

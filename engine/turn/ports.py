@@ -49,6 +49,8 @@ class Engine:
     limits: Limits = field(default_factory=Limits)
     #: Command prefixes that need no asking.
     allowlist: tuple[str, ...] = ()
+    #: Tools whose approval needs two people.
+    quorum: tuple[str, ...] = ()
     #: Models tried in order when a session's own stays unavailable.
     fallbacks: tuple[str, ...] = ()
     gate: Gate = field(default_factory=lambda: Gate(Ceilings()))

@@ -170,6 +170,7 @@ async def opened(
     limits: Limits | None = None,
     worker: str = "",
     allowlist: tuple[str, ...] = (),
+    quorum: tuple[str, ...] = (),
     ceilings: Ceilings | None = None,
     shared: bool = False,
     persona: Persona | None = None,
@@ -194,6 +195,7 @@ async def opened(
         is_gone=is_gone,
         limits=limits or Limits(),
         allowlist=allowlist,
+        quorum=quorum,
         gate=Gate(limit),
     )
     await store.write(lambda tx: people.seed_console(tx, "local", now()))

@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
+from bot import cards
 from bot.commands import COMMANDS, run
-from engine import inbox, sessions
+from engine import inbox, people, sessions
 from engine.canonical import loads
 from engine.errors import NodError
 from engine.inbox import Person, Prompt
+from engine.permissions import rules
 from engine.schedule import schedules
-from engine.store.base import Store
+from engine.store.base import Store, Tx
+from engine.tools.base import Risk
 from tests.fakes.chat import Chat, chatting
-from tests.fakes.scripted import ScriptedModel
+from tests.fakes.scripted import ScriptedModel, call, calls
+from tests.fakes.surface import MemorySurface
+from tests.fakes.world import probe
 
 NOW = 1_750_057_320.0
 
@@ -74,7 +79,8 @@ def test_every_command_is_in_the_help_and_has_a_line() -> None:
         assert (command.name, bool(command.help)) == (name, True)
     wanted = (
         "help status inbox approve deny answer edit stop new retry undo mode model schedule "
-        "threads sessions delete usage audit whoami rules files persona back settings role pair"
+        "threads sessions delete usage audit whoami "
+        "rules files persona back settings hand role pair"
     )
     assert list(COMMANDS) == wanted.split()
 
@@ -263,3 +269,165 @@ async def test_a_schedule_is_added_listed_and_removed(chat: Chat) -> None:
     assert made.id in await do(chat, "schedule list")
     await do(chat, f"schedule remove {made.id[:6]}")
     assert "There are no schedules" in await do(chat, "schedule")
+
+
+# -- the house
+
+
+async def a_rule(chat: Chat, principal: str = "console") -> str:
+    """Keep a standing rule and return its id."""
+
+    def work(tx: Tx) -> str:
+        return rules.make_rule(
+            tx,
+            tenant="local",
+            session=None,
+            principal=principal,
+            tool="send_message",
+            risk=Risk.EXTERNAL,
+            target=["slack:T1/C1"],
+            uses=3,
+            expires_at=NOW + 9e5,
+            taint=(),
+            made_under=(),
+            now=NOW,
+        ).id
+
+    return await chat.store.write(work)
+
+
+async def test_standing_rules_are_listed_and_ended(chat: Chat) -> None:
+    rule = await a_rule(chat)
+    assert "`slack:T1/C1`, until 2025-06-26, 3 uses left" in await do(chat, "rules")
+    assert "is revoked" in await do(chat, f"rules revoke {rule[:8]}")
+    assert "No standing rules" in await do(chat, "rules list")
+    with pytest.raises(NodError, match="No rule"):
+        await do(chat, f"rules revoke {rule}")
+
+
+async def test_a_member_sees_and_ends_only_their_own_rules(chat: Chat) -> None:
+    rule = await a_rule(chat)
+    assert "No standing rules" in await do(chat, "rules", "member", "bo")
+    with pytest.raises(NodError, match="No rule"):
+        await do(chat, f"rules revoke {rule}", "member", "bo")
+
+
+async def test_the_files_of_a_session_are_listed(chat: Chat) -> None:
+    await chat.said("hello", "e1")
+    assert "no files yet" in await do(chat, "files")
+    folder = sessions.files_of(chat.data, (await session_of(chat)).id)
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "a b.txt").write_text("12345")
+    (folder / "link").symlink_to("/etc/passwd")
+    assert await do(chat, "files") == "`in/a b.txt` 5 bytes"
+
+
+async def test_another_persona_is_another_session(chat: Chat) -> None:
+    await chat.said("hello", "e1")
+    before = (await session_of(chat)).id
+    assert "Persona cowork" in await do(chat, "persona")
+    with pytest.raises(NodError):
+        await do(chat, "persona nobody")
+    with pytest.raises(NodError, match="Only an owner"):
+        await do(chat, "persona cowork", "member")
+    await do(chat, "persona cowork")
+    assert (await session_of(chat)).id != before
+    assert before in await do(chat, "back")
+    assert (await session_of(chat)).id == before
+
+
+async def test_back_without_a_session_before_is_told(chat: Chat) -> None:
+    await chat.said("hello", "e1")
+    with pytest.raises(NodError, match="no session before"):
+        await do(chat, "back")
+
+
+async def test_settings_are_shown_to_all_and_changed_by_operators(chat: Chat) -> None:
+    assert "not needed" in await do(chat, "settings", "member")
+    with pytest.raises(NodError, match="operator"):
+        await do(chat, "settings mention on", "member")
+    await do(chat, "settings mention on", "operator")
+    assert ": needed" in await do(chat, "settings")
+    with pytest.raises(NodError, match=r"mention on\|off"):
+        await do(chat, "settings model on")
+
+
+async def bo(chat: Chat, role: str = "member", place: str = "") -> str:
+    """Let Bo in and return their id."""
+
+    def work(tx: Tx) -> str:
+        person = people.add_person(
+            tx, "local", "memory", "7", name="Bo", role=role, by="console", now=NOW
+        )
+        if place:
+            people.seen_at(tx, "local", "memory", "7", place, NOW)
+        return person.id
+
+    return await chat.store.write(work)
+
+
+async def test_a_role_counts_from_now(chat: Chat) -> None:
+    person = await bo(chat)
+    await do(chat, f"role {person} operator")
+    found = await chat.store.read(lambda tx: people.get(tx, "local", person))
+    assert found is not None
+    assert found.role == "operator"
+    for line, what in (
+        (f"role {person} king", "no role"),
+        ("role console guest", "stays its owner"),
+        ("role nobody member", "Nobody has the id"),
+    ):
+        with pytest.raises(NodError, match=what):
+            await do(chat, line)
+    with pytest.raises(NodError, match="needs the role owner"):
+        await do(chat, f"role {person} owner", "operator")
+
+
+@pytest.mark.parametrize(
+    ("role", "place"), [("member", "memory:D7"), ("operator", "")], ids=["may not", "nowhere"]
+)
+async def test_a_card_is_handed_only_to_who_may_and_can_answer(
+    chat: Chat, role: str, place: str
+) -> None:
+    await chat.said("hello", "e1")
+    await bo(chat, role, place)
+    prompt = await ask(chat, "approval", tool="send_message")
+    with pytest.raises(NodError, match="may not answer this, or has never written"):
+        await do(chat, f"hand {prompt.id} Bo")
+
+
+async def test_a_card_handed_over_is_shown_there_and_decided_everywhere(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    place = MemorySurface()
+    model = ScriptedModel([calls(call("send", label="a")), "Done."])
+    tools = [probe("send", Risk.EXTERNAL, [])]
+    async with chatting(sqlite_store, tmp_path, model, surfaces=[place], tools=tools) as chat:
+        await bo(chat, "operator", "memory:D7")
+        receipt = await chat.said("hello", "e1")
+        await chat.shown(str(receipt.session))
+        (prompt,) = await chat.world.pending()
+        assert "has the card too" in await do(chat, f"hand {prompt.id} @bo")
+        await place.until(lambda surface: len(surface.of("memory:D7")) == 1)
+        chat.presenter.poke()
+        await chat.world.answer(prompt, "once")
+        await chat.shown(str(receipt.session))
+        await place.until(lambda surface: "Approved by" in surface.of("memory:D7")[0])
+
+
+async def test_a_tool_of_the_quorum_needs_two_people(sqlite_store: Store, tmp_path: Path) -> None:
+    model = ScriptedModel([calls(call("send", label="a")), "Done."])
+    log: list[Any] = []
+    tools = [probe("send", Risk.EXTERNAL, log)]
+    async with chatting(sqlite_store, tmp_path, model, tools=tools, quorum=("send",)) as chat:
+        person = await bo(chat, "operator")
+        receipt = await chat.said("hello", "e1")
+        await chat.shown(str(receipt.session))
+        (prompt,) = await chat.world.pending()
+        assert "Needs: 2 people" in cards.full_text(prompt)
+        assert "1 of 2" in await do(chat, f"approve {prompt.id}")
+        assert "1 of 2" in await do(chat, f"approve {prompt.id}")  # the same person again
+        assert log == []
+        assert "Approved" in await do(chat, f"approve {prompt.id}", "operator", person)
+        await chat.shown(str(receipt.session))
+        assert len(log) == 1
