@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 
 from bot.cards import token_key
+from bot.commands import run
 from bot.places import Places
 from bot.surfaces.config import TelegramConfig
 from bot.surfaces.telegram import TelegramSurface
-from engine import people, sessions
+from engine import inbox, people, sessions
 from engine.models.base import Model, Request
 from engine.store.base import Store
 from tests.fakes.chat import Chat, chatting
@@ -224,17 +226,58 @@ async def test_a_forged_button_changes_nothing(
         assert card.buttons and at.fake.of(TEAM) == []
 
 
+@pytest.mark.parametrize("words", ["yes, but later", "always", '{"folder": "/", "write": true}'])
 async def test_a_reply_to_a_card_is_a_no_with_what_to_do_instead(
-    sqlite_store: Store, tmp_path: Path
+    sqlite_store: Store, tmp_path: Path, words: str
 ) -> None:
     model = ScriptedModel([SEND, "Then not."])
-    async with scene(sqlite_store, tmp_path, model) as at:
+    async with scene(sqlite_store, tmp_path, model, members=[BOB]) as at:
         await at.fake.say(GROUP, ANA, "@nod_bot greet the team")
         card = await at.card(GROUP)
-        await at.fake.say(GROUP, ANA, "yes, but later", reply_to=card.id)
+        await at.fake.say(GROUP, BOB, "no!", reply_to=card.id)
+        await at.fake.say(GROUP, ANA, words, reply_to=card.id)
         await at.shown(GROUP, "Then not.")
         assert at.fake.of(TEAM) == []
-        assert "yes, but later" in str(model.requests[1].messages)
+        results = [m for m in model.requests[1].messages if m["role"] == "tool"]
+        assert words in str(results[0]["content"]) and "no!" not in str(results[0]["content"])
+        assert await at.chat.rows("rules_listed", tenant="local") == []
+
+
+async def test_a_card_decided_elsewhere_loses_its_buttons_and_a_late_press_is_told(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND, "Denied, I see."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say(ANA, ANA, "greet the team")
+        card = await at.card(ANA)
+        data = card.buttons[0][0]["callback_data"]
+        (prompt,) = await at.chat.store.read(lambda tx: inbox.pending(tx, "local"))
+        await run(at.chat.context, "deny", prompt.id)
+        await at.fake.until(lambda: not card.buttons)
+        query = await at.fake.press_data(ANA, card.id, data, ANA)
+        await at.fake.until(lambda: query in at.fake.answers)
+        assert at.fake.answers[query].startswith("Already decided. Denied by")
+        assert at.fake.of(TEAM) == []
+
+
+async def test_ten_messages_during_a_turn_are_all_there_after_a_restart_in_order(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with _server(None) as fake:
+        held = ScriptedModel(["Never shown."], hold=asyncio.Event())
+        async with scene(sqlite_store, tmp_path, held, fake=fake) as at:
+            await fake.say(ANA, ANA, "begin")
+            while not held.requests:
+                await asyncio.sleep(0.01)
+            for number in range(10):
+                await fake.say(ANA, ANA, f"more {number}")
+            await fake.until(lambda: len(fake.reactions) == 11)
+        then = ScriptedModel(then="All read.")
+        async with scene(sqlite_store, tmp_path, then, fake=fake) as at:
+            await at.shown(ANA, "All read.")
+            await at.chat.world.settle()
+        said = re.findall(r"more \d", str(then.requests[-1].messages))
+        assert said == [f"more {number}" for number in range(10)]
 
 
 async def test_arguments_are_edited_by_answering_the_form_also_after_a_restart(
