@@ -25,6 +25,8 @@ __all__ = ["Client", "Listener"]
 _ALL_THERE = 1.0
 #: Seconds that Discord's own wait for a free request may take; the least discord.py allows.
 _PATIENCE = 30.0
+#: Seconds before a connection that broke off is made anew; doubled up to this.
+_PAUSE, _LONG = 0.5, 60.0
 #: Close codes of the gateway after which another try makes no sense.
 #: https://discord.com/developers/docs/topics/opcodes-and-status-codes#gateway
 _BAD_TOKEN, _NOT_ALLOWED = 4004, 4014
@@ -102,7 +104,7 @@ class Client(discord.Client):
         except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
             await self._closed()
             raise self._reason(error) from error
-        self._holding = asyncio.create_task(self.connect(), name="discord gateway")
+        self._holding = asyncio.create_task(self._hold(), name="discord gateway")
         opening = asyncio.create_task(self._open.wait(), name="discord opening")
         try:
             await asyncio.wait([self._holding, opening], return_when=asyncio.FIRST_COMPLETED)
@@ -112,6 +114,26 @@ class Client(discord.Client):
             fault = self._holding.exception() or ConnectionError()
             await self._closed()
             raise self._reason(fault) from fault
+
+    async def _hold(self) -> None:
+        """Hold the connection. What the library cannot read breaks it off; it is made anew."""
+        pause = _PAUSE
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await self.connect()
+                return
+            except (discord.ConnectionClosed, discord.PrivilegedIntentsRequired):
+                raise
+            except Exception as error:  # broad: the library reads what it is sent
+                self._listener.fault("connection", error)
+                if not self._open.is_set():
+                    raise
+            if self.ws is not None and self.ws.open:
+                await self.ws.close(code=4000)
+            held = asyncio.get_running_loop().time() - began
+            pause = _PAUSE if held > _LONG else min(pause * 2, _LONG)
+            await asyncio.sleep(pause)
 
     async def ended(self) -> SurfaceError | None:
         """Wait until the connection ends for good; return why, None when it was closed here."""

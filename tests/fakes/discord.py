@@ -399,6 +399,8 @@ class FakeDiscord:
         for kind, body in (("READY", ready), ("GUILD_CREATE", self._guild())):
             session.seq += 1
             await socket.send_str(json.dumps({"op": 0, "t": kind, "s": session.seq, "d": body}))
+        async with self.changed:
+            self.changed.notify_all()
         return session
 
     async def _resume(self, socket: web.WebSocketResponse, data: Json) -> _Session | None:
@@ -533,7 +535,10 @@ class FakeDiscord:
             self._attachment(name, "application/octet-stream", content) for name, content in files
         ]
         if "message_reference" in body:
-            message |= {"type": 19, "message_reference": {**body["message_reference"]}}
+            message |= {
+                "type": 19,
+                "message_reference": {**body["message_reference"], "channel_id": channel},
+            }
         if "nonce" in body:
             self._nonces[nonce] = (time.monotonic(), message["id"])
         told = {**message, "nonce": body.get("nonce")}

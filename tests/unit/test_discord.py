@@ -298,6 +298,19 @@ async def test_a_dropped_connection_is_resumed_and_loses_nothing(
     assert desk.fake.resumed == 1
 
 
+async def test_an_event_that_cannot_be_read_costs_one_connection_and_no_other_event(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with at_work(sqlite_store, tmp_path) as desk:
+        await desk.fake.dispatch("MESSAGE_CREATE", {"id": "no message at all"})
+        await desk.fake.until(lambda: len(desk.fake.identified) == 2)
+        await desk.fake.say(desk.fake.direct(desk.ana), desk.ana, "still there?")
+        await desk.got()
+        counts = desk.house.ground.counts
+        assert counts.get("nod_refused_total", surface="discord", reason="failed") == 1
+        assert desk.house.notices == []
+
+
 async def test_what_was_said_while_nobody_listened_is_read_from_owned_threads(
     sqlite_store: Store, tmp_path: Path
 ) -> None:
