@@ -113,7 +113,8 @@ class App:
         self._stack = AsyncExitStack()
         self._secrets = secrets_of(environ, settings.data)
         self.counts = Counts()
-        self._opened = False
+        #: Set once every platform was tried.
+        self._opened = asyncio.Event()
 
     async def __aenter__(self) -> App:
         """Start everything; what was started is stopped again when a later part fails.
@@ -160,7 +161,7 @@ class App:
         self.bus = Bus()
         self.console = ConsoleSurface(settings.data, self._now)
         self._surfaces: dict[str, Surface] = {self.console.name: self.console}
-        self._outbox = Outbox(self.store, self._surfaces, self._now, TENANT)
+        self._outbox = Outbox(self.store, self._surfaces, self._now, TENANT, opened=self._opened)
         self._tools = Registry(tools)
         documents = Documents()
         self._router = Router(self._catalogue, self._environ, documents=documents, now=self._now)
@@ -258,7 +259,7 @@ class App:
         await enter(self.connections)
         await enter(LocalSocket(socket_path(settings), self.context, self._say))
         self.unpaired = await self.store.read(self._unpaired)
-        self._opened = True
+        self._opened.set()
 
     def _unpaired(self, tx: Tx) -> list[str]:
         """Return the platforms on which nobody is known as the owner yet."""
@@ -306,7 +307,7 @@ class App:
             )
         except StoreError as error:
             return False, {"store": type(error).__name__}
-        return self._opened, {"store": "ok", **self.connections.states}
+        return self._opened.is_set(), {"store": "ok", **self.connections.states}
 
     def seat(self) -> Seat:
         """Return what a terminal is wired to."""

@@ -8,6 +8,7 @@ marked as a possible duplicate.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,15 +53,27 @@ def fingerprint(message: Message) -> str:
 
 
 class Outbox:
-    """Posts to the surface a target names. Fulfils `engine.tools.base.Delivery`."""
+    """Posts to the surface a target names. Fulfils `engine.tools.base.Delivery`.
+
+    Args:
+        opened: set once every platform was tried; until then an act waits for its surface. None:
+            the surfaces are all there.
+    """
 
     def __init__(
-        self, store: Store, surfaces: Mapping[str, Surface], now: Now, tenant: str = "local"
+        self,
+        store: Store,
+        surfaces: Mapping[str, Surface],
+        now: Now,
+        tenant: str = "local",
+        *,
+        opened: asyncio.Event | None = None,
     ) -> None:
         self._store = store
         self._surfaces = surfaces
         self._now = now
         self._tenant = tenant
+        self._opened = opened
 
     def surface(self, target: str) -> Surface:
         """Return the surface of a thread_target; raises ToolError when there is none."""
@@ -83,13 +96,23 @@ class Outbox:
 
     # -- acts
 
+    async def _connected(self, target: str) -> Surface:
+        """Return the surface of a target; while Nod starts, it may still be connecting."""
+        try:
+            return self.surface(target)
+        except ToolError:
+            if self._opened is not None:
+                with contextlib.suppress(TimeoutError):
+                    await _within(TIMEOUT, self._opened.wait())
+        return self.surface(target)
+
     async def send(self, target: str, text: str, files: Sequence[Path], subject: str) -> str:
         """Post once under `subject`, whose row was committed with the call's start.
 
         Returns the ref, which is stored. Raises ToolError when it was surely not posted, and
         TimeoutError when nobody can tell.
         """
-        surface = self.surface(target)
+        surface = await self._connected(target)
         message = Message(text=text)
         try:
             ref = await self._act(surface, target, message, files, subject)
@@ -132,7 +155,7 @@ class Outbox:
         if row is not None and row["ref"]:
             return LookUp.HAPPENED, row["ref"]
         try:
-            surface = self.surface(target)
+            surface = await self._connected(target)
         except ToolError:
             return LookUp.CANNOT_TELL, ""
         try:

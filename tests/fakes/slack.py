@@ -71,6 +71,8 @@ class FakeSlack(App):
         #: False: apps.connections.open refuses the token.
         self.app_token_good = True
         self.oauth_codes: dict[str, str] = {}
+        #: Methods that are carried out and never answered.
+        self.mute: set[str] = set()
         self._failures: list[_Failure] = []
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._sent: list[tuple[str, Any]] = []
@@ -130,6 +132,8 @@ class FakeSlack(App):
                 body["response_metadata"] = {"messages": [detail.strip()]}
             return web.json_response(body)
         await self._notice()
+        if name in self.mute:
+            await asyncio.sleep(3600)
         if failure is not None:
             return self._failed(failure, request)
         scopes = ",".join(sorted(team.scopes)) if team else ""
@@ -405,12 +409,13 @@ class FakeSlack(App):
         user: str = "UANA",
         channel: str = "",
         team: str = "T1",
+        row: int = 0,
         value: str = "",
         action_id: str = "",
     ) -> Ack:
-        """Press a button by its label: of a post, or of the user's Home."""
+        """Press a button by its label: of a post, or of the user's Home; `row` of several."""
         blocks = post.blocks if post else self.homes[user]["blocks"]
-        block_id, button = _button(blocks, label)
+        block_id, button = _buttons(blocks, label)[row]
         action = {"type": "button", "block_id": block_id, "action_ts": self.tick()}
         action |= {"action_id": action_id or button["action_id"]}
         action |= {"value": value or button["value"], "text": button["text"]}
@@ -542,6 +547,18 @@ class FakeSlack(App):
                     except TimeoutError:
                         continue
 
+    def posts_per_delivery(self) -> set[int]:
+        """Return how often each part of each delivery was posted: {1} is once."""
+        counts: dict[tuple[str, int], int] = {}
+        for team in self.teams.values():
+            for channel in team.channels.values():
+                for post in channel.of_nod:
+                    if post.metadata:
+                        held = post.metadata["event_payload"]
+                        key = (held["delivery"], held["part"])
+                        counts[key] = counts.get(key, 0) + 1
+        return set(counts.values())
+
     def called(self, method: str) -> list[dict[str, Any]]:
         """Return the arguments of every call of a method."""
         return [given for name, _, given in self.calls if name == method]
@@ -574,7 +591,7 @@ def _event(kind: str, channel: Channel, post: Post, more: Mapping[str, Any]) -> 
     return {**shown, "event_ts": post.ts}
 
 
-def _button(blocks: list[Any], label: str) -> tuple[str, Mapping[str, Any]]:
+def _buttons(blocks: list[Any], label: str) -> list[tuple[str, Mapping[str, Any]]]:
     buttons = [
         (block.get("block_id", ""), each)
         for block in blocks
@@ -583,7 +600,7 @@ def _button(blocks: list[Any], label: str) -> tuple[str, Mapping[str, Any]]:
     ]
     found = [each for each in buttons if each[1]["text"]["text"] == label]
     assert found, f"no button {label!r}, only {[b['text']['text'] for _, b in buttons]}"
-    return found[0]
+    return found
 
 
 def _filled(block: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:

@@ -50,6 +50,10 @@ class Post:
             shown["metadata"] = self.metadata
         return shown
 
+    def rows(self, label: str) -> int:
+        """Return how many buttons have the label."""
+        return sum(each["text"]["text"] == label for _, each in self.buttons())
+
     def buttons(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return (block_id, element) of every button."""
         return _buttons(self.blocks)

@@ -1,0 +1,54 @@
+"""The outbox: not having looked is not "it did not"; an act waits for a surface that connects."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bot.outbox import Outbox
+from bot.surfaces.base import Message, Surface, SurfaceError
+from engine.errors import ToolError
+from engine.store.base import Store
+from engine.tools.base import LookUp
+from tests.fakes.surface import MemorySurface
+
+
+class _Blind(MemorySurface):
+    """A platform that cannot be asked just now."""
+
+    async def find(self, target: str, delivery: str) -> str | None:
+        raise SurfaceError("Slack could not be reached.", retry_after=2.0)
+
+
+async def test_a_look_that_failed_cannot_tell(sqlite_store: Store) -> None:
+    outbox = Outbox(sqlite_store, {"memory": _Blind()}, lambda: 1.0)
+    assert await outbox.find("memory:x", "act:c1/1") == (LookUp.CANNOT_TELL, "")
+
+
+async def test_an_act_waits_for_a_surface_that_still_connects(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    surfaces: dict[str, Surface] = {}
+    opened, memory = asyncio.Event(), MemorySurface()
+    outbox = Outbox(sqlite_store, surfaces, lambda: 1.0, opened=opened)
+    ref = await memory.post("memory:x", Message(text="there"), "act:c1/1")
+    finding = asyncio.ensure_future(outbox.find("memory:x", "act:c1/1"))
+    sending = asyncio.ensure_future(outbox.send("memory:x", "hi", [], "act:c2/1"))
+    await asyncio.sleep(0)
+    assert not finding.done() and not sending.done()
+    surfaces["memory"] = memory
+    opened.set()
+    assert await finding == (LookUp.HAPPENED, ref)
+    await sending
+    assert memory.of("memory:x") == ["there", "hi"]
+
+
+async def test_a_surface_that_did_not_come_is_said(sqlite_store: Store) -> None:
+    opened = asyncio.Event()
+    opened.set()
+    outbox = Outbox(sqlite_store, {}, lambda: 1.0, opened=opened)
+    assert await outbox.find("memory:x", "act:c1/1") == (LookUp.CANNOT_TELL, "")
+    with pytest.raises(ToolError, match="no surface 'memory'"):
+        await outbox.send("memory:x", "hi", [], "act:c2/1")
