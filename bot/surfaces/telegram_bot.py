@@ -13,6 +13,7 @@ import html
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -137,7 +138,7 @@ class TelegramBot:
     async def _menu(self) -> None:
         """Tell the apps which commands there are (at most 100, 256 characters each)."""
         menu = [BotCommand(each.name, each.help[:256]) for each in COMMANDS.values()][:100]
-        await self._quietly(self._line.told(lambda: self._line.bot.set_my_commands(menu)))
+        await self._quietly(lambda: self._line.told(lambda: self._line.bot.set_my_commands(menu)))
 
     # -- polling
 
@@ -295,10 +296,17 @@ class TelegramBot:
         else:
             receipt = await self._take(press)
             text = receipt.text
-        bot, told = self._line.bot, _short(text)
-        answer = self._line.told(
-            lambda: bot.answer_callback_query(query, told or None, show_alert=bool(told))
-        )
+        if len(text) > ALERT:
+            place = Place.parse(press.target)
+            self._own(self._told_to(press, place, text), "telegram look")
+            text = "" if place.is_private else "I write it to you in private."
+        bot, told = self._line.bot, text.replace("`", "")
+
+        async def answer() -> None:
+            await self._line.told(
+                lambda: bot.answer_callback_query(query, told or None, show_alert=bool(told))
+            )
+
         self._own(self._quietly(answer), "telegram answer")
 
     async def _form(self, press: Pressed) -> str:
@@ -315,7 +323,8 @@ class TelegramBot:
             f"\n<pre>{shown[:3000]}</pre>"
         )
         place, post = Place.parse(press.target), Post.parse(press.ref)
-        self._own(self._quietly(self.sender.ask(place, post.message, text)), "telegram form")
+        ask = partial(self.sender.ask, place, post.message, text)
+        self._own(self._quietly(ask), "telegram form")
         return ""
 
     async def _filled(self, filled: Filled) -> None:
@@ -354,13 +363,14 @@ class TelegramBot:
         place = Place.parse(event.target)
         if isinstance(event, Said) and receipt.status in ("accepted", "answered"):
             post = Post.parse(event.event)
-            self._own(self._quietly(self.sender.seen(post.chat, post.message)), "telegram seen")
+            seen = partial(self.sender.seen, post.chat, post.message)
+            self._own(self._quietly(seen), "telegram seen")
         if receipt.text:
             self._own(self._told_to(event, place, receipt.text), "telegram answer")
 
     async def _told_to(self, event: Inbound, place: Place, text: str) -> None:
-        """Answer a command of a group in the asker's own chat; a hint stays in the group."""
-        if isinstance(event, Commanded) and not place.is_private:
+        """Answer what one person asked in a group in their own chat; a hint stays in the group."""
+        if isinstance(event, Commanded | Pressed) and not place.is_private:
             own = Place(bot=self.id, chat=int(event.person.id))
             try:
                 async with asyncio.timeout(SIGN):
@@ -368,25 +378,20 @@ class TelegramBot:
                 return
             except (SurfaceError, TimeoutError):
                 handle = self._me.username
-                text = f"I answer commands in private: open https://t.me/{handle} and press Start."
+                text = f"I answer that in private only: open https://t.me/{handle}, press Start."
         await self._say(place, text, f"private:{event.event}")
 
     async def _say(self, place: Place, text: str, delivery: str = "") -> None:
-        await self._quietly(self.sender.post(place, Message(text=text), delivery or text))
+        await self._quietly(lambda: self.sender.post(place, Message(text=text), delivery or text))
 
-    async def _quietly(self, work: Awaitable[object]) -> None:
+    async def _quietly(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do what is only a sign: when it fails, the log says so."""
         try:
             async with asyncio.timeout(SIGN):
-                await work
+                await work()
         except (SurfaceError, TimeoutError) as error:
             _log.info("bot %s: a sign was not shown: %s", self.id, error)
 
 
 def _pause(failures: int) -> float:
     return min(RETRY_MOST, RETRY_FIRST * 2.0 ** (failures - 1))
-
-
-def _short(text: str) -> str:
-    plain = text.replace("`", "")
-    return plain if len(plain) <= ALERT else plain[: ALERT - 1] + "…"

@@ -27,7 +27,7 @@ from bot.outbox import DUPLICATE
 from bot.surfaces.base import Message, SurfaceError
 from bot.surfaces.telegram_line import RAW_EDIT, UPLOAD, Line, Moved, NoSuchMethod, Refused
 from bot.surfaces.telegram_places import Place, Post
-from bot.surfaces.telegram_words import CAPTION, Look, keyboard, looks
+from bot.surfaces.telegram_words import CAPTION, Look, looks
 
 __all__ = ["Sender"]
 
@@ -52,7 +52,7 @@ class _Sent:
     """The messages a ref stands for, and how each looks now."""
 
     ids: list[int]
-    shown: list[tuple[Look, Any]] = field(default_factory=list)
+    shown: list[Look] = field(default_factory=list)
 
 
 class Sender:
@@ -170,12 +170,11 @@ class Sender:
 
     async def _show(self, place: Place, sent: _Sent, message: Message) -> None:
         """Edit the messages that are there, post those that are missing, delete those too many."""
-        buttons = keyboard(message.card)
         shown = looks(message, is_rich=self._rich)
         if message.growing:
             shown = shown[:1]
         try:
-            await self._show_looks(place, sent, shown, buttons)
+            await self._show_looks(place, sent, shown)
         except (NoSuchMethod, Refused) as error:
             if not (shown[0].rich and _is_about_looks(error)):
                 raise
@@ -183,25 +182,22 @@ class Sender:
                 self._rich = False  # until the next start
             _log.info("no rich message: %s", error.what)
             plain = looks(message, is_rich=False)
-            await self._show_looks(place, sent, plain[:1] if message.growing else plain, buttons)
+            await self._show_looks(place, sent, plain[:1] if message.growing else plain)
 
-    async def _show_looks(
-        self, place: Place, sent: _Sent, shown: Sequence[Look], buttons: dict[str, Any] | None
-    ) -> None:
+    async def _show_looks(self, place: Place, sent: _Sent, shown: Sequence[Look]) -> None:
         for number, look in enumerate(shown):
-            markup = buttons if number == len(shown) - 1 else None
             if number >= len(sent.ids):
-                sent.ids.append(await self._send(place, look, markup))
-            elif number >= len(sent.shown) or sent.shown[number] != (look, markup):
-                await self._change(place.chat, sent.ids[number], look, markup)
-            sent.shown[number : number + 1] = [(look, markup)]
+                sent.ids.append(await self._send(place, look))
+            elif number >= len(sent.shown) or sent.shown[number] != look:
+                await self._change(place.chat, sent.ids[number], look)
+            sent.shown[number : number + 1] = [look]
         while len(sent.ids) > len(shown):
             await self._delete(place.chat, sent.ids.pop())
             del sent.shown[len(shown) :]
 
-    async def _send(self, place: Place, look: Look, markup: dict[str, Any] | None) -> int:
+    async def _send(self, place: Place, look: Look) -> int:
         """Send one message and return its number."""
-        bot, kwargs = self._line.bot, {"reply_markup": markup} if markup else None
+        bot, kwargs = self._line.bot, _markup(look)
 
         async def rich(at: Place) -> int:
             given = {
@@ -209,7 +205,7 @@ class Sender:
                 "rich_message": {"html": look.rich, "skip_entity_detection": True},
                 "message_thread_id": at.thread,
                 "reply_parameters": _reply(at.root).to_dict() if at.root else None,
-                "reply_markup": markup,
+                "reply_markup": look.keyboard,
             }
             made = await bot.do_api_request(
                 "sendRichMessage",
@@ -239,11 +235,9 @@ class Sender:
             _log.warning("HTML refused, sent plain: %s", error.what)
             return await self._call(place, lambda at: text(at, look.plain, None))
 
-    async def _change(
-        self, chat: int, number: int, look: Look, markup: dict[str, Any] | None
-    ) -> None:
-        """Edit one message; without `markup` it loses its buttons."""
-        bot, kwargs = self._line.bot, {"reply_markup": markup} if markup else None
+    async def _change(self, chat: int, number: int, look: Look) -> None:
+        """Edit one message; without a keyboard it loses its buttons."""
+        bot, kwargs = self._line.bot, _markup(look)
 
         async def text(words: str, mode: str | None) -> None:
             await bot.edit_message_text(
@@ -412,6 +406,10 @@ class Sender:
             await self._moved(place.chat, error.chat)
             new = replace(place, chat=error.chat, root=None)
             return await self._line.call(new.chat, lambda: work(new))
+
+
+def _markup(look: Look) -> dict[str, Any] | None:
+    return {"reply_markup": look.keyboard} if look.keyboard else None
 
 
 def _says(message: Message) -> bool:

@@ -13,12 +13,14 @@ from bot.render.measure import units
 from bot.surfaces.base import Message, SurfaceError
 from bot.surfaces.telegram_rich import rich
 
-__all__ = ["CAPTION", "Look", "keyboard", "look", "looks"]
+__all__ = ["CAPTION", "Look", "keyboard", "looks"]
 
 #: Units of a caption after parsing: https://core.telegram.org/bots/api#senddocument
 CAPTION = 1024
 #: Bytes of a button's value: https://core.telegram.org/bots/api#inlinekeyboardbutton
 VALUE = 64
+#: Buttons of one message.
+BUTTONS = 100
 #: Buttons of a row, and characters of its labels, that a phone shows whole.
 _ROW, _LABELS = 3, 32
 
@@ -30,6 +32,8 @@ class Look:
     rich: str = ""
     html: str = ""
     plain: str = ""
+    #: Its buttons, as the Bot API takes them.
+    keyboard: dict[str, Any] | None = None
 
 
 def looks(message: Message, *, is_rich: bool, limit: int = telegram.TEXT) -> list[Look]:
@@ -44,11 +48,6 @@ def looks(message: Message, *, is_rich: bool, limit: int = telegram.TEXT) -> lis
     if is_rich:
         return [Look(rich=each) for each in _rich(message, message.text)]
     return _html(message, message.text, limit)
-
-
-def look(message: Message, *, is_rich: bool) -> Look:
-    """Return the one message that shows what there is of a growing answer: its first part."""
-    return looks(message, is_rich=is_rich)[0]
 
 
 def _rich(message: Message, text: str) -> list[str]:
@@ -78,38 +77,47 @@ def _html(message: Message, text: str, limit: int = telegram.TEXT) -> list[Look]
 
 def _card(message: Message, card: Card, *, is_rich: bool) -> Look:
     """Return a card as one message: when it is too long, its previews are told of only."""
-    for shortened in (card, _shortened(card)):
-        text = "\n\n".join(part for part in (message.text, cards.text_of(shortened, False)) if part)
+    for shown in (card, _shortened(card)):
+        text = "\n\n".join(part for part in (message.text, cards.text_of(shown, False)) if part)
         if is_rich:
             parts = [Look(rich=each) for each in _rich(message, text)]
         else:
             parts = _html(message, text)
         if len(parts) == 1:
-            return parts[0]
-    return parts[0]
+            break
+    return replace(parts[0], keyboard=keyboard(shown))
 
 
 def _shortened(card: Card) -> Card:
+    """Return the card without previews, and so without a button for all its rows."""
+
     def short(row: Row) -> Row:
         told = f"Too long for this message: `/inbox {row.prompt}`" if row.preview else ""
         return replace(row, preview=told)
 
-    return replace(card, rows=tuple(map(short, card.rows)))
+    return replace(card, rows=tuple(map(short, card.rows)), buttons=())
 
 
-def keyboard(card: Card | None) -> dict[str, Any] | None:
-    """Return the buttons of a card's open rows; None: there are none.
+def keyboard(card: Card) -> dict[str, Any] | None:
+    """Return the buttons of a card; None: there are none. What is over 100 is left to /inbox.
 
     Raises SurfaceError when a button's value is over 64 bytes: no card goes out without buttons.
     """
-    if card is None:
-        return None
+    is_open = sum(not row.decided for row in card.rows)
+    answers = sum(len(row.buttons) for row in card.rows)
+    looks = sum(len(row.looks) for row in card.rows)
+    is_roomy = answers + looks + len(card.buttons) <= BUTTONS
     lines: list[list[dict[str, str]]] = []
     for number, row in enumerate(card.rows, 1):
-        if row.decided:
+        offered = row.buttons + (row.looks if is_roomy else ())
+        if row.decided or sum(map(len, lines)) + len(offered) > BUTTONS:
             continue
         before = f"{number}. " if len(card.rows) > 1 else ""
         lines += [[_button(button, before) for button in line] for line in _lines(row.buttons)]
+        if is_roomy:
+            lines += [[_button(button, before) for button in line] for line in _lines(row.looks)]
+    if is_open and is_roomy:
+        lines += [[_button(button, "")] for button in card.buttons]
     return {"inline_keyboard": lines} if lines else None
 
 

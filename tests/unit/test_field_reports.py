@@ -16,7 +16,7 @@ NAMED = re.findall(
 
 
 @cache
-def tests_in(path: str) -> set[str]:
+def names_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text())
     return {
         node.name
@@ -28,7 +28,7 @@ def tests_in(path: str) -> set[str]:
 @pytest.mark.parametrize(("path", "name"), sorted(set(NAMED)))
 def test_a_test_that_is_named_is_there(path: str, name: str) -> None:
     assert (ROOT / path).is_file()
-    assert not name or name in tests_in(path)
+    assert not name or name in names_in(path)
 
 
 def test_many_are_named() -> None:

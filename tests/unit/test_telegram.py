@@ -309,7 +309,8 @@ async def test_a_press_carries_its_token_and_is_answered_in_private(
     sqlite_store: Store, tmp_path: Path, fake: FakeTelegram
 ) -> None:
     async def answer(event: Inbound) -> Receipt:
-        return Receipt(status="refused", text="Already decided. `x` " + "y" * 300)
+        text = "Already decided. `x` " + "y" * 150 if isinstance(event, Pressed) else ""
+        return Receipt(status="refused", text=text)
 
     async with at_work(sqlite_store, tmp_path, fake, answer=answer) as desk:
         number = await fake.say(ANA, ANA, "x")
@@ -320,7 +321,23 @@ async def test_a_press_carries_its_token_and_is_answered_in_private(
         assert event.person.id == str(BOB)
         await fake.until(lambda: query in fake.answers)
         assert fake.answers[query].startswith("Already decided. x y")
-        assert fake.of(ANA)[-1].text != fake.answers[query]
+        assert fake.of(ANA) == []
+
+
+@pytest.mark.parametrize("where", [ANA, GROUP], ids=["private", "group"])
+async def test_a_long_answer_to_a_press_is_written_to_the_presser_alone(
+    sqlite_store: Store, tmp_path: Path, fake: FakeTelegram, where: int
+) -> None:
+    async def answer(event: Inbound) -> Receipt:
+        return Receipt(status="answered", text="Everything. " * 50)
+
+    async with at_work(sqlite_store, tmp_path, fake, answer=answer):
+        number = await fake.say(where, ANA, "@nod_bot x")
+        query = await fake.press_data(where, number, "token-1", ANA)
+        await fake.until(lambda: fake.answers.get(query) is not None)
+        await fake.until(lambda: any("Everything." in each.text for each in fake.of(ANA)))
+        assert not any("token" in each.text for each in fake.of(GROUP))
+        assert len(fake.answers[query]) <= 200
 
 
 # -- stored first, then confirmed

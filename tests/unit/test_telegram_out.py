@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from bot.outbox import DUPLICATE
 from bot.surfaces.base import Message, SurfaceError
 from bot.surfaces.telegram_places import Place, Post
 from bot.surfaces.telegram_rich import rich
-from bot.surfaces.telegram_words import keyboard
+from bot.surfaces.telegram_words import keyboard, looks
 from engine.store.base import Store
 from tests.fakes.markup import telegram_pings
 from tests.fakes.telegram import BOT, FakeTelegram
@@ -213,6 +214,24 @@ async def test_a_card_has_its_buttons_and_loses_them_when_decided(desk: Desk) ->
     assert sent.labels == ["Approve", "Deny"] and "Good morning" in sent.text
     await desk.surface.edit(ref, Message(card=card(decided="Approved by @ana, 09:02")))
     assert sent.labels == [] and "Approved by @ana, 09:02" in sent.text
+
+
+def test_the_button_for_all_is_there_only_when_everything_is_shown() -> None:
+    both = Button(label="Approve all", key="A", answer="all", token="tok-all")
+    look = Button(label="Why do you ask?", key="w", answer="why", token="tok-why")
+    made = card(rows=2)
+    made = replace(made, buttons=(both,), rows=tuple(replace(r, looks=(look,)) for r in made.rows))
+
+    def labels(shown: Card) -> list[str]:
+        (one,) = looks(Message(card=shown), is_rich=False)
+        lines = (one.keyboard or {"inline_keyboard": []})["inline_keyboard"]
+        return [button["text"] for line in lines for button in line]
+
+    assert labels(made)[-1] == "Approve all" and "2. Why do you ask?" in labels(made)
+    long = replace(made, rows=tuple(replace(row, preview="x" * 3000) for row in made.rows))
+    assert "Approve all" not in labels(long)
+    many = replace(made, rows=made.rows * 30)
+    assert len(labels(many)) <= 100 and "1. Approve" in labels(many)
 
 
 async def test_a_card_of_several_rows_numbers_their_buttons(desk: Desk) -> None:
