@@ -151,6 +151,9 @@ class Client(discord.Client):
                 await self._holding
 
     async def _closed(self) -> None:
+        waiting = self._connection._ready_task  # else it tells a closed client that it is ready
+        if waiting is not None:
+            waiting.cancel()
         await super().close()
 
     def _reason(self, error: BaseException) -> SurfaceError:
