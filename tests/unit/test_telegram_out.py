@@ -20,6 +20,7 @@ from engine.store.base import Store
 from tests.fakes.markup import telegram_pings
 from tests.fakes.telegram import BOT, FakeTelegram
 from tests.fakes.telegram_rich import rich_text
+from tests.unit.render_texts import documents, keeps
 from tests.unit.test_telegram import ANA, BOB, GROUP, Desk, at_work
 
 HOME, TEAM = f"telegram:{BOT}/{ANA}", f"telegram:{BOT}/{GROUP}"
@@ -173,6 +174,11 @@ def test_rich_html_keeps_lists_tables_and_quotes() -> None:
     assert "<ol><li><p>one</p></li><li><p>two</p><ul><li>" in made
     assert "☑ done" in made and "<blockquote>" in made
     assert rich_text(made)
+
+
+def test_random_text_is_taken_as_rich_and_nothing_of_it_is_lost() -> None:
+    for text in documents(7, 300):
+        assert keeps(text, "\n".join(rich_text(part) for part in rich(text))), text
 
 
 # -- where
