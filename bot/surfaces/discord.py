@@ -156,8 +156,9 @@ class DiscordSurface:
         if client is None:
             return
         if message.author.id == client.me:
-            spot = Spot(channel=str(message.channel.id), message=str(message.id))
-            self._out().heard(str(message.nonce), str(spot))
+            if message.nonce is not None:
+                spot = Spot(channel=str(message.channel.id), message=str(message.id))
+                self._out().heard(str(message.nonce), str(spot))
             return
         async with self._in_order(message.channel.id):
             await self._say(client, message)

@@ -25,8 +25,9 @@ __all__ = ["Client", "Listener"]
 _ALL_THERE = 1.0
 #: Seconds that Discord's own wait for a free request may take; the least discord.py allows.
 _PATIENCE = 30.0
-#: Seconds before a connection that broke off is made anew; doubled up to this.
-_PAUSE, _LONG = 0.5, 60.0
+#: Seconds before a connection that broke off is made anew; doubled up to this, so that the 1,000
+#: new sessions Discord grants a day are never used up.
+_PAUSE, _LONG = 0.5, 120.0
 #: Close codes of the gateway after which another try makes no sense.
 #: https://discord.com/developers/docs/topics/opcodes-and-status-codes#gateway
 _BAD_TOKEN, _NOT_ALLOWED = 4004, 4014

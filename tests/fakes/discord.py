@@ -185,6 +185,12 @@ class FakeDiscord:
         await self._tell(message)
         return message
 
+    async def branch(self, message: Json, name: str) -> str:
+        """Open a thread at a message, as a person does; return its id."""
+        body = {"name": name, "auto_archive_duration": 4320}
+        await self._thread(message["channel_id"], message["id"], body)
+        return str(message["id"])
+
     async def change(self, message: Json, text: str) -> None:
         """Change what somebody wrote."""
         message |= {"content": text, "edited_timestamp": _stamp()}

@@ -122,3 +122,32 @@ async def test_twenty_people_in_ten_threads_each_get_their_own_answer_in_order(
             shown = at.fake.shown(each["id"])
             assert shown[0] == f"heard: thread {number}"
             assert shown[-1] == f"heard: thread {number} | more of {number}"
+
+
+async def test_a_mention_in_a_thread_of_others_brings_their_lines_as_theirs(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["Noted."])
+    async with scene(sqlite_store, tmp_path, model=model) as at:
+        begun = await at.fake.say(at.fake.general, at.bob, "When does the ferry sail?")
+        thread = await at.fake.branch(begun, "ferry")
+        await at.fake.say(thread, at.eve, "At nine, they say.")
+        await at.fake.say(thread, at.ana, f"{mention(at.fake)} is that so?")
+        await at.fake.until(lambda: at.fake.shown(thread))
+    heard = str(model.requests[0].messages)
+    assert "> Bob: When does the ferry sail?" in heard
+    assert "> Eve (not a member): At nine, they say." in heard
+    assert "is that so?" in heard
+
+
+async def test_a_file_in_chat_lands_in_the_sessions_folder_and_the_model_is_told(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["Read."])
+    async with scene(sqlite_store, tmp_path, model=model) as at:
+        private = at.fake.direct(at.ana)
+        await at.fake.say(private, at.ana, "here", files=[("plan.txt", "text/plain", b"sail")])
+        await at.fake.until(lambda: at.fake.shown(private))
+    assert "in/plan.txt" in str(model.requests[0].messages)
+    (landed,) = tmp_path.glob("sessions/*/files/in/plan.txt")
+    assert landed.read_bytes() == b"sail"
