@@ -1,0 +1,389 @@
+"""Slack with the house behind it: threads, cards, forms, the Home, a crowd in two workspaces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.cards import token_key
+from bot.surfaces.slack import SlackSurface
+from engine import inbox, people
+from engine.models.base import Model, Request
+from engine.store.base import Store
+from engine.tools.box import standard_tools
+from tests.fakes.chat import Chat, chatting
+from tests.fakes.ground import grounded
+from tests.fakes.scripted import ScriptedModel, call, calls
+from tests.fakes.slack import FakeSlack
+from tests.fakes.slack_state import Post
+from tests.unit.slack_desk import config_for
+
+SEND = calls(call("send_message", target="slack:T1/CSTAND", text="Good morning"))
+TOOLS = {each.name: each for each in standard_tools()}
+
+
+@dataclass(slots=True)
+class Scene:
+    chat: Chat
+    fake: FakeSlack
+    surface: SlackSurface
+
+    def nods(self, channel: str = "CGEN", team: str = "T1") -> list[Post]:
+        return self.fake.teams[team].channels[channel].of_nod
+
+    async def shown(self, text: str, channel: str = "CGEN") -> Post:
+        """Wait until a post of Nod shows the text, and return it."""
+
+        def find() -> Post | None:
+            return next((p for p in self.nods(channel) if text in everything(p)), None)
+
+        await self.fake.until(find)
+        found = find()
+        assert found is not None
+        return found
+
+    async def card(self, channel: str = "CGEN") -> Post:
+        await self.fake.until(lambda: any(p.buttons() for p in self.nods(channel)))
+        return next(p for p in self.nods(channel) if p.buttons())
+
+    async def told(self, number: int = 1) -> str:
+        """Wait for a private answer and return it."""
+        await self.fake.until(lambda: len(self.fake.responses) >= number)
+        return str(self.fake.responses[number - 1][1]["text"])
+
+    async def pending(self) -> list[inbox.Prompt]:
+        return await self.chat.store.read(lambda tx: inbox.pending(tx, "local"))
+
+
+def everything(post: Post) -> str:
+    return json.dumps([post.text, post.blocks], ensure_ascii=False)
+
+
+@asynccontextmanager
+async def scene(
+    store: Store,
+    data: Path,
+    model: Model,
+    *,
+    members: Sequence[str] = (),
+    teams: Sequence[str] = (),
+) -> AsyncIterator[Scene]:
+    """Nod at work on a fake Slack; Ana is the owner, `members` are known people."""
+    async with FakeSlack() as fake:
+        for team in teams:
+            fake.add_team(team, team)
+        await store.write(lambda tx: people.seed_console(tx, "local", 1.0))
+        await store.write(
+            lambda tx: people.join_owner(tx, "local", "slack", "T1/UANA", name="ana", now=1.0)
+        )
+        for member in members:
+            await store.write(lambda tx, who=member: _admit(tx, who))
+        find = TOOLS.get
+        async with grounded(data, store, token_key(data), tool=find) as told:
+            surface = SlackSurface(config_for(fake), told.ground)
+            async with chatting(store, data, model, surfaces=[surface]) as chat:
+                await fake.connected()
+                yield Scene(chat, fake, surface)
+
+
+def _admit(tx: Any, who: str) -> None:
+    name = who.partition("/")[2].lower()
+    people.add_person(tx, "local", "slack", who, name=name, role="member", by="", now=1.0)
+
+
+# -- say and answer
+
+
+async def test_a_mention_is_answered_in_its_thread_once(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["Hello **Ana**."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        root = await at.fake.say("@nod hi")  # comes as two events
+        answer = await at.shown("Hello")
+        await at.chat.world.settle()
+        assert answer.thread == root.ts
+        assert len(at.nods()) == 1
+        assert len(model.requests) == 1
+
+
+async def test_a_reply_in_the_thread_needs_no_mention_and_a_stranger_line_elsewhere_is_nobodys(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["One.", "Two."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        root = await at.fake.say("@nod hi")
+        await at.shown("One.")
+        await at.fake.say("lunch?", user="UBEN")
+        await at.fake.say("go on", thread=root.ts)
+        await at.shown("Two.")
+        await at.chat.world.settle()
+        assert [post.thread for post in at.nods()] == [root.ts, root.ts]
+        assert len(model.requests) == 2
+
+
+async def test_an_answer_is_shown_while_it_grows_in_one_post_that_is_edited(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["Part one. " * 40 + "The end."], chunk=40, latency=0.3)
+    model.hold = asyncio.Event()
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.direct_say("write")
+        growing = await at.shown("Part one", "DANA")
+        assert "The end." not in everything(growing) or "…" in everything(growing)
+        model.hold.set()
+        await at.chat.world.settle()
+        await at.fake.until(lambda: "…" not in everything(growing))
+        assert len(at.nods("DANA")) == 1
+        assert "The end." in everything(growing)
+
+
+async def test_stop_in_words_stops_also_behind_a_mention(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["never shown"])
+    model.hold = asyncio.Event()
+    async with scene(sqlite_store, tmp_path, model) as at:
+        root = await at.fake.say("@nod hi")
+        await at.fake.until(lambda: model.requests)
+        await at.fake.say("@nod stop", thread=root.ts)
+        await at.shown("Stopped")
+
+
+async def test_two_bots_do_not_answer_each_other_for_ever(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(then="@other done")
+    async with scene(sqlite_store, tmp_path, model, members=["T1/UBEN"]) as at:
+        root = await at.fake.say("@nod hi")
+        for n in range(8):
+            await at.fake.say(
+                f"@nod done {n}", user="UBEN", thread=root.ts, bot_id="BOTHER", kinds=("message",)
+            )
+            await at.chat.world.settle()
+        assert len(model.requests) <= 4
+
+
+# -- cards
+
+
+async def test_approve_runs_the_call_once_and_the_card_says_who(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND, "Posted."])
+    async with scene(sqlite_store, tmp_path, model, members=["T1/UBEN"]) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        assert "slack:T1/CSTAND" in everything(card) and "Good morning" in everything(card)
+        async with asyncio.TaskGroup() as group:
+            presses = [group.create_task(at.fake.press("Approve", card)) for _ in range(2)]
+            presses.append(group.create_task(at.fake.press("Approve", card, user="UBEN")))
+        assert all(press.result().ok for press in presses)
+        await at.shown("Posted.")
+        await at.fake.until(lambda: not card.buttons())
+        (post,) = at.nods("CSTAND")
+        assert "Good morning" in everything(post)
+        assert "Approved by @" in everything(card)
+        answers = [(user, shown["text"]) for user, shown in at.fake.responses]
+        assert ("UANA" in [user for user, _ in answers]) and len(answers) == 2
+        assert any("Already decided" in text for user, text in answers if user == "UANA")
+        assert all(shown["response_type"] == "ephemeral" for _, shown in at.fake.responses)
+
+
+async def test_a_wrong_person_a_forger_and_a_copy_change_nothing(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND])
+    async with scene(sqlite_store, tmp_path, model, members=["T1/UBEN"]) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        before = everything(card)
+        await at.fake.press("Approve", card, user="UBEN")
+        assert await at.told(1)
+        await at.fake.press("Approve", card, value="AAAA" + "b" * 40)
+        assert "not one of mine" in await at.told(2)
+        await at.fake.press("Approve", card, user="UNKNOWN")
+        assert "not met" in await at.told(3)
+        assert len(await at.pending()) == 1
+        assert everything(card) == before
+        assert at.nods("CSTAND") == []
+
+
+async def test_an_edit_opens_a_form_from_the_tools_schema_and_what_it_says_is_run(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND, "Posted."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        await at.fake.press("Edit", card)
+        await at.fake.until(lambda: at.fake.views)
+        (view,) = at.fake.views.values()
+        inputs = {b["block_id"]: b for b in view["blocks"] if b["type"] == "input"}
+        assert set(inputs) >= {"target", "text"}
+        assert inputs["text"]["element"]["initial_value"] == "Good morning"
+        assert (await at.fake.submit({"text": "Good *evening*"})).payload is None
+        await at.shown("Posted.")
+        (post,) = at.nods("CSTAND")
+        assert "evening" in everything(post)
+        assert "with changes" in everything(card)
+
+
+async def test_a_denial_carries_its_reason_to_the_model(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+
+    def after(request: Request) -> str:
+        seen.append(str(request.messages[-1]))
+        return "Understood."
+
+    model = ScriptedModel([SEND, after])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        await at.fake.press("Deny", card)
+        await at.fake.until(lambda: at.fake.views)
+        await at.fake.submit({"reason": "they are on holiday"})
+        await at.shown("Understood.")
+        assert "they are on holiday" in seen[0]
+        assert at.nods("CSTAND") == []
+        await at.fake.until(lambda: not card.buttons())
+
+
+async def test_a_form_sent_after_the_decision_says_so_and_changes_nothing(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND, "Posted."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        await at.fake.press("Deny", card)
+        await at.fake.until(lambda: at.fake.views)
+        await at.fake.press("Approve", card)
+        await at.shown("Posted.")
+        ack = await at.fake.submit({"reason": "too late"})
+        assert ack.payload["response_action"] == "errors"
+        assert "decided already" in str(ack.payload["errors"])
+        assert len(at.nods("CSTAND")) == 1
+
+
+async def test_who_may_not_answer_sees_no_form(sqlite_store: Store, tmp_path: Path) -> None:
+    model = ScriptedModel([SEND])
+    async with scene(sqlite_store, tmp_path, model, members=["T1/UBEN"]) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        await at.fake.press("Edit", card, user="UBEN")
+        assert "not yours" in await at.told()
+        assert at.fake.views == {}
+
+
+async def test_everything_a_prompt_holds_is_one_press_away_and_private(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    text = "line\n" * 700
+    model = ScriptedModel([calls(call("send_message", target="slack:T1/CSTAND", text=text))])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        assert everything(card).count("line") < 100, "the preview is cut to fit"
+        await at.fake.press("Show everything", card)
+        await at.fake.until(lambda: at.fake.views)
+        (view,) = at.fake.views.values()
+        assert json.dumps(view["blocks"]).count("line") >= 700
+
+
+async def test_a_card_with_a_long_preview_loses_its_buttons_when_it_is_decided(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    script = "echo " + "x" * 3_500
+    model = ScriptedModel([calls(call("run_shell", command=script)), "Left."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod run it")
+        card = await at.card()
+        await at.fake.press("Deny", card)
+        await at.fake.until(lambda: at.fake.views)
+        await at.fake.submit({})
+        await at.shown("Left.")
+        await at.fake.until(lambda: not card.buttons())
+
+
+async def test_a_line_in_the_thread_of_a_card_is_a_no_and_what_to_do(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND, "I wait."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        root = await at.fake.say("@nod greet them")
+        await at.card()
+        await at.fake.say("not yet, wait for Ben", thread=root.ts)
+        await at.shown("I wait.")
+        assert at.nods("CSTAND") == []
+
+
+# -- the Home
+
+
+async def test_the_home_is_the_inbox_and_takes_presses(sqlite_store: Store, tmp_path: Path) -> None:
+    model = ScriptedModel([SEND, "Posted."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.open_home()
+        await at.fake.until(lambda: "UANA" in at.fake.homes)
+        assert "Nothing waits for you" in json.dumps(at.fake.homes["UANA"])
+        await at.fake.say("@nod greet them")
+        await at.card()
+        await at.fake.open_home()
+        await at.fake.until(lambda: "CSTAND" in json.dumps(at.fake.homes["UANA"]))
+        assert (await at.fake.press("Approve")).ok
+        await at.shown("Posted.")
+        await at.fake.until(lambda: "Nothing waits" in json.dumps(at.fake.homes["UANA"]))
+        assert len(at.nods("CSTAND")) == 1
+
+
+async def test_a_stranger_sees_no_board(sqlite_store: Store, tmp_path: Path) -> None:
+    async with scene(sqlite_store, tmp_path, ScriptedModel([])) as at:
+        await at.fake.open_home("UBEN")
+        await at.fake.until(lambda: "UBEN" in at.fake.homes)
+        assert "not met yet" in json.dumps(at.fake.homes["UBEN"])
+
+
+# -- many at once
+
+
+async def test_twenty_people_in_ten_threads_of_two_workspaces_keep_apart(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    def echo(request: Request) -> str:
+        said = [str(m["content"]) for m in request.messages if m["role"] == "user"]
+        return "heard " + " then ".join(each.split("\n")[0] for each in said)
+
+    members = [f"{team}/U{n:02}" for team in ("T1", "T2") for n in range(10)]
+    model = ScriptedModel(then=echo)
+    async with scene(sqlite_store, tmp_path, model, members=members, teams=["T2"]) as at:
+        for team in ("T1", "T2"):
+            for n in range(10):
+                at.fake.teams[team].users[f"U{n:02}"] = f"person{n}"
+                at.fake.teams[team].channels["CGEN"].members.add(f"U{n:02}")
+
+        async def talk(team: str, thread: int) -> tuple[str, str, str]:
+            name = f"{team}-{thread}"
+            root = await at.fake.say(f"@nod {name}-a", user=f"U{2 * thread:02}", team=team)
+            await at.fake.say(f"{name}-b", user=f"U{2 * thread + 1:02}", team=team, thread=root.ts)
+            return team, root.ts, name
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(talk(team, n)) for team in ("T1", "T2") for n in range(5)]
+        for team, ts, name in [task.result() for task in tasks]:
+
+            def mine(team: str = team, ts: str = ts) -> str:
+                return " ".join(everything(p) for p in at.nods("CGEN", team) if p.thread == ts)
+
+            await at.fake.until(lambda name=name, mine=mine: f"{name}-b" in mine(), 20)
+            shown = mine()
+            assert shown.index(f"{name}-a") < shown.index(f"{name}-b")
+            others = {f"{t}-{n}" for t in ("T1", "T2") for n in range(5)} - {name}
+            assert not any(f"{other}-a" in shown for other in others)
