@@ -7,36 +7,30 @@ whoever posts or listens, and forgets what was said while nobody listened.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import web
 
 from tests.fakes import discord_rules as rules
+from tests.fakes.discord_gateway import APPLICATION, GUILD, ROLE, Gateway, Json, member, stamp
 from tests.fakes.markup import Refused
 
 __all__ = ["APPLICATION", "GENERAL", "GUILD", "ROLE", "TOKEN", "FakeDiscord", "Pressed", "discord"]
 
 TOKEN = "MTAwMDE.G-fake.not-a-real-token-at-all"
-APPLICATION, GUILD = "1000000000000000001", "1000000000000000002"
-GENERAL, ROLE = "1000000000000000003", "1000000000000000004"
+GENERAL = "1000000000000000003"
 
-#: Gateway intents.
-GUILDS, MESSAGES, DIRECT, CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
 #: Seconds for a first answer, and for which a nonce is enforced.
 WINDOW, ENFORCED = 3.0, 300.0
 
 _EPOCH = 1_420_070_400_000
 _STATUS = {"10003": 404, "10008": 404, "10062": 404, "10015": 404, "50001": 403, "50013": 403}
-
-Json = dict[str, Any]
 
 
 @dataclass
@@ -67,17 +61,6 @@ class Pressed:
 
 
 @dataclass
-class _Session:
-    """A gateway session: what was sent in it can be had again."""
-
-    id: str
-    intents: int
-    seq: int = 0
-    sent: list[Json] = field(default_factory=list)
-    socket: web.WebSocketResponse | None = None
-
-
-@dataclass
 class _Failure:
     method: str
     path: str
@@ -89,13 +72,11 @@ class _Failure:
     after: bool = False
 
 
-class FakeDiscord:
+class FakeDiscord(Gateway):
     """One server with a channel, and whoever writes there."""
 
     def __init__(self) -> None:
-        self.token = TOKEN
-        #: Whether the switch of the privileged intent is on.
-        self.content_allowed = True
+        super().__init__(TOKEN)
         self.window = WINDOW
         self.permissions = (1 << 53) - 1
         self.users: dict[str, Json] = {}
@@ -110,31 +91,21 @@ class FakeDiscord:
         self.pinged: list[str] = []
         self.unfurled: list[str] = []
         self.typed: list[str] = []
-        self.identified: list[Json] = []
-        self.resumed = 0
         self._nonces: dict[tuple[str, str], tuple[float, str]] = {}
-        self._sessions: dict[str, _Session] = {}
         self._failures: list[_Failure] = []
-        self._numbers = itertools.count(1)
         self._last = 0
-        self.changed = asyncio.Condition()
         self.me = self.user("nod", bot=True, id=APPLICATION)
         self.general = self.channel("general", GENERAL)
-        self.port = 0
 
     @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/api/v10"
 
-    @property
-    def gateway_url(self) -> str:
-        return f"ws://127.0.0.1:{self.port}/gateway/"
-
     # -- hands
 
     def user(self, name: str, *, bot: bool = False, id: str = "") -> Json:
         """Make a person, or a bot."""
-        made = {
+        made: Json = {
             "id": id or self._id(),
             "username": name,
             "global_name": name.title(),
@@ -147,7 +118,13 @@ class FakeDiscord:
 
     def channel(self, name: str, id: str = "") -> str:
         """Make a channel of the server; return its id."""
-        made = {"id": id or self._id(), "type": 0, "name": name, "guild_id": GUILD, "position": 0}
+        made: Json = {
+            "id": id or self._id(),
+            "type": 0,
+            "name": name,
+            "guild_id": GUILD,
+            "position": 0,
+        }
         made |= {"permission_overwrites": [], "nsfw": False, "parent_id": None, "topic": None}
         made |= {"last_message_id": None, "rate_limit_per_user": 0}
         self.channels[made["id"]] = made
@@ -159,7 +136,7 @@ class FakeDiscord:
         for each in self.channels.values():
             if each["type"] == 1 and each["recipients"][0]["id"] == user["id"]:
                 return str(each["id"])
-        made = {"id": self._id(), "type": 1, "recipients": [user], "last_message_id": None}
+        made: Json = {"id": self._id(), "type": 1, "recipients": [user], "last_message_id": None}
         self.channels[made["id"]] = made
         self.posts[made["id"]] = {}
         return str(made["id"])
@@ -193,7 +170,7 @@ class FakeDiscord:
 
     async def change(self, message: Json, text: str) -> None:
         """Change what somebody wrote."""
-        message |= {"content": text, "edited_timestamp": _stamp()}
+        message |= {"content": text, "edited_timestamp": stamp()}
         await self.dispatch("MESSAGE_UPDATE", self._seen(message))
 
     async def press(self, message: Json, label: str, user: Json, custom_id: str = "") -> Pressed:
@@ -205,7 +182,7 @@ class FakeDiscord:
 
     async def submit(self, opened: Pressed, values: Mapping[str, str], user: Json) -> Pressed:
         """Fill the modal that a press opened; what is not in `values` stays as it was shown."""
-        (_, modal), parts = opened.answers[0], []
+        modal, parts = opened.answers[0][1], list[Json]()
         for part in modal["components"]:
             if part["type"] != 18:
                 continue
@@ -246,15 +223,6 @@ class FakeDiscord:
         """Answer the next requests whose path matches with a failure; `after` they are done."""
         self._failures.append(_Failure(method, path, status, body, headers or {}, times, after))
 
-    async def drop(self, *, forget: bool = False) -> None:
-        """Cut every connection; a session that is forgotten cannot be resumed."""
-        for session in list(self._sessions.values()):
-            socket, session.socket = session.socket, None
-            if forget:
-                del self._sessions[session.id]
-            if socket is not None:
-                await socket.close(code=WSCloseCode.SERVICE_RESTART)
-
     async def again(self, message: Json) -> None:
         """Tell of a message a second time."""
         await self.dispatch("MESSAGE_CREATE", self._seen(message))
@@ -283,7 +251,7 @@ class FakeDiscord:
         named = [self.users[each] for each in re.findall(r"<@!?(\d+)>", text) if each in self.users]
         message = {
             "id": self._id(), "channel_id": channel, "author": user, "content": text, "type": 0,
-            "timestamp": _stamp(), "edited_timestamp": None, "tts": False, "pinned": False,
+            "timestamp": stamp(), "edited_timestamp": None, "tts": False, "pinned": False,
             "mention_everyone": False, "mentions": named, "attachments": [], "embeds": [],
             "mention_roles": re.findall(r"<@&(\d+)>", text), "components": [], "flags": 0, **more,
         }  # fmt: skip
@@ -304,7 +272,7 @@ class FakeDiscord:
         channel = self.channels[message["channel_id"]]
         if "guild_id" not in channel:
             return dict(message)
-        member = {"roles": [], "joined_at": _stamp(), "deaf": False, "mute": False, "flags": 0}
+        member = {"roles": [], "joined_at": stamp(), "deaf": False, "mute": False, "flags": 0}
         return {**message, "guild_id": GUILD, "member": member}
 
     async def _tell(self, message: Json) -> None:
@@ -343,104 +311,11 @@ class FakeDiscord:
         if message is not None:
             event["message"] = message
         if "guild_id" in place:
-            event |= {"guild_id": GUILD, "member": {**_member(user), "permissions": "0"}}
+            event |= {"guild_id": GUILD, "member": {**member(user), "permissions": "0"}}
         else:
             event["user"] = user
         await self.dispatch("INTERACTION_CREATE", event)
         return made
-
-    # -- the gateway
-
-    async def dispatch(self, kind: str, data: Json) -> None:
-        """Send an event to whoever listens; a session that may be resumed gets it later."""
-        for session in list(self._sessions.values()):
-            session.seq += 1
-            frame = {"op": 0, "t": kind, "s": session.seq, "d": self._allowed(session, kind, data)}
-            session.sent.append(frame)
-            if session.socket is not None and not session.socket.closed:
-                await session.socket.send_str(json.dumps(frame))
-
-    def _allowed(self, session: _Session, kind: str, data: Json) -> Json:
-        if not kind.startswith("MESSAGE_") or session.intents & CONTENT or "guild_id" not in data:
-            return data
-        if any(each["id"] == self.me["id"] for each in data.get("mentions", ())):
-            return data
-        return {**data, "content": "", "attachments": [], "components": []}
-
-    async def _gateway(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        await socket.send_str(json.dumps({"op": 10, "d": {"heartbeat_interval": 45_000}}))
-        session: _Session | None = None
-        async for message in socket:
-            if message.type is not WSMsgType.TEXT:
-                break
-            frame = json.loads(message.data)
-            match frame["op"]:
-                case 1:
-                    await socket.send_str(json.dumps({"op": 11}))
-                case 2:
-                    session = await self._identify(socket, frame["d"])
-                case 6:
-                    session = await self._resume(socket, frame["d"])
-        if session is not None and session.socket is socket:
-            session.socket = None
-        return socket
-
-    async def _identify(self, socket: web.WebSocketResponse, data: Json) -> _Session | None:
-        if data["token"] != self.token:
-            await socket.close(code=4004, message=b"Authentication failed.")
-            return None
-        if data["intents"] & CONTENT and not self.content_allowed:
-            await socket.close(code=4014, message=b"Disallowed intent(s).")
-            return None
-        self.identified.append({key: value for key, value in data.items() if key != "token"})
-        session = _Session(f"session-{next(self._numbers)}", data["intents"], socket=socket)
-        self._sessions[session.id] = session
-        ready = {
-            "v": 10, "user": self.me, "session_id": session.id, "shard": [0, 1],
-            "resume_gateway_url": self.gateway_url, "guilds": [{"id": GUILD, "unavailable": True}],
-            "application": {"id": APPLICATION, "flags": 1 << 19}, "private_channels": [],
-        }  # fmt: skip
-        for kind, body in (("READY", ready), ("GUILD_CREATE", self._guild())):
-            session.seq += 1
-            await socket.send_str(json.dumps({"op": 0, "t": kind, "s": session.seq, "d": body}))
-        async with self.changed:
-            self.changed.notify_all()
-        return session
-
-    async def _resume(self, socket: web.WebSocketResponse, data: Json) -> _Session | None:
-        session = self._sessions.get(data["session_id"])
-        if session is None or data["token"] != self.token:
-            await socket.send_str(json.dumps({"op": 9, "d": False}))
-            return None
-        self.resumed += 1
-        session.socket = socket
-        for frame in [each for each in session.sent if each["s"] > data["seq"]]:
-            await socket.send_str(json.dumps(frame))
-        session.seq += 1
-        done = {"op": 0, "t": "RESUMED", "s": session.seq, "d": {}}
-        await socket.send_str(json.dumps(done))
-        return session
-
-    def _guild(self) -> Json:
-        inside = [each for each in self.channels.values() if each.get("guild_id") == GUILD]
-        role = {"id": ROLE, "name": "Nod", "permissions": "0", "tags": {"bot_id": self.me["id"]}}
-        everyone = {"id": GUILD, "name": "@everyone", "permissions": "0"}
-        more = {"color": 0, "hoist": False, "managed": True, "mentionable": True, "position": 0}
-        more |= {"flags": 0, "colors": {"primary_color": 0}}
-        return {
-            "id": GUILD, "name": "The Ferry", "owner_id": "1", "unavailable": False, "icon": None,
-            "roles": [{**role, **more}, {**everyone, **more}], "emojis": [], "stickers": [],
-            "channels": [each for each in inside if each["type"] == 0],
-            "threads": [each for each in inside if each["type"] == 11],
-            "members": [{**_member(self.me), "roles": [ROLE]}], "member_count": 3,
-            "features": [], "voice_states": [], "presences": [], "stage_instances": [],
-            "guild_scheduled_events": [], "verification_level": 0, "nsfw_level": 0,
-            "default_message_notifications": 1, "explicit_content_filter": 0, "mfa_level": 0,
-            "preferred_locale": "en-US", "premium_tier": 0, "system_channel_flags": 0,
-            "afk_timeout": 0, "large": False, "premium_progress_bar_enabled": False,
-        }  # fmt: skip
 
     # -- the HTTP API
 
@@ -557,7 +432,7 @@ class FakeDiscord:
             raise Refused("50005: Cannot edit a message authored by another user")
         self._judge(body, 0, was=found["flags"] or 1 << 30)
         found |= {key: body[key] for key in ("content", "components", "flags") if key in body}
-        found["edited_timestamp"] = _stamp()
+        found["edited_timestamp"] = stamp()
         await self.dispatch("MESSAGE_UPDATE", self._seen(found))
         return found
 
@@ -573,8 +448,8 @@ class FakeDiscord:
             raise rules.form("name", "Must be between 1 and 100 in length.")
         if body["auto_archive_duration"] not in (60, 1440, 4320, 10080):
             raise rules.form("auto_archive_duration", "is not one of the durations")
-        metadata = {"archived": False, "auto_archive_duration": 4320, "locked": False}
-        metadata["archive_timestamp"] = _stamp()
+        metadata: Json = {"archived": False, "auto_archive_duration": 4320, "locked": False}
+        metadata["archive_timestamp"] = stamp()
         made = {
             "id": message, "type": 11, "name": body["name"], "guild_id": GUILD, "owner_id": "1",
             "parent_id": channel, "thread_metadata": metadata, "message_count": 0,
@@ -667,19 +542,10 @@ class FakeDiscord:
     def application(self) -> web.Application:
         """Return the server."""
         app = web.Application(client_max_size=30_000_000)
-        app.router.add_get("/gateway/", self._gateway)
+        app.router.add_get("/gateway/", self.gateway)
         app.router.add_get("/files/{id}/{name}", self._file)
         app.router.add_route("*", "/api/v10/{path:.*}", self._api)
         return app
-
-
-def _member(user: Json) -> Json:
-    same = {"joined_at": _stamp(), "deaf": False, "mute": False, "flags": 0, "roles": []}
-    return {"user": user, **same}
-
-
-def _stamp() -> str:
-    return datetime.now(UTC).isoformat()
 
 
 def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
