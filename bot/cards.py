@@ -405,6 +405,8 @@ def text_of(card: Card, keys: bool = True) -> str:
         number_of = f"{number}. " if len(card.rows) > 1 else ""
         name = "" if row.title == card.title else f"**{row.title}** · "
         parts.append(_row_text(row, f"{number_of}{name}", keys))
+    if keys and card.buttons:
+        parts.append(" · ".join(f"[{each.key}] {each.label}" for each in card.buttons))
     return "\n\n".join(parts)
 
 
@@ -551,8 +553,8 @@ def mark_of(prompt: Prompt) -> bytes:
 
 
 def mark_of_all(prompts: Sequence[Prompt]) -> bytes:
-    """Return the mark of several prompts together: it changes with every one of them."""
-    said = "\0".join(f"{prompt.id} {prompt.hash}" for prompt in prompts)
+    """Return the mark of several prompts together, in any order: each of them changes it."""
+    said = "\0".join(sorted(f"{prompt.id} {prompt.hash}" for prompt in prompts))
     return hashlib.sha256(said.encode()).digest()[:_MARK]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import stat
@@ -16,6 +17,8 @@ from bot import socket
 from bot.app import socket_path
 from bot.picking import load_catalogue, pick
 from bot.settings import Settings
+from bot.surfaces.table import PLATFORMS
+from connectors.registry import secrets_of
 from engine import inbox
 from engine.clock import Now
 from engine.errors import NodError
@@ -50,6 +53,7 @@ async def examine(environ: Mapping[str, str], now: Now) -> list[Finding]:
         return [*findings, _failed("settings", error)]
     findings += [_settings(settings), _data(settings), _disk(settings)]
     findings += [*await _store(settings, now), await _model(settings, environ)]
+    findings.append(await asyncio.to_thread(_secrets, settings, environ))
     findings += [_git(), _ripgrep(), _clock(settings, now), await _running(settings)]
     return findings
 
@@ -179,6 +183,26 @@ async def _running(settings: Settings) -> Finding:
         return _failed("running", error)
     return Finding(
         name="running", text=f"a Nod answers at {path} ({len(said.splitlines())} commands)"
+    )
+
+
+def _secrets(settings: Settings, environ: Mapping[str, str]) -> Finding:
+    """Names the platforms that have a token; never shows one."""
+    secrets = secrets_of(environ, settings.data)
+    try:
+        store = secrets.store()
+        found = [
+            name
+            for name, each in PLATFORMS.items()
+            if each.config(settings, secrets.get) is not None
+        ]
+    except NodError as error:
+        return _failed("secrets", error)
+    where = f"kept in {store.where}" if store is not None else "none kept"
+    platforms = f"tokens for {', '.join(found)}" if found else "no chat platform has a token"
+    fix = "" if found else "nod slack, nod telegram or nod discord"
+    return Finding(
+        name="secrets", state="ok" if found else "note", text=f"{where} · {platforms}", fix=fix
     )
 
 

@@ -353,7 +353,8 @@ class Terminal:
         parts = [self._feed.status()]
         if self._open:
             prompt = self._open[0]
-            keys = " ".join(f"[{b.key}] {b.label}" for b in self._buttons(prompt))
+            offered = (*self._buttons(prompt), *self._for_all(prompt))
+            keys = " ".join(f"[{b.key}] {b.label}" for b in offered)
             more = f" (1 of {len(self._open)})" if len(self._open) > 1 else ""
             parts.append(f"{prompt.payload.get('tool') or prompt.kind}{more}: {keys} [?] all of it")
         if self._elsewhere:
@@ -363,6 +364,13 @@ class Terminal:
     def _buttons(self, prompt: Prompt) -> tuple[Button, ...]:
         zone = ZoneInfo(self._seat.context.zone)
         return cards.card_of([prompt], "", self._seat.key, str, zone).rows[0].buttons
+
+    def _for_all(self, prompt: Prompt) -> tuple[Button, ...]:
+        """Return the buttons for all open rows of the prompt's card."""
+        card = prompt.payload.get("card")
+        rows = [each for each in self._open if each.payload.get("card") == card]
+        zone = ZoneInfo(self._seat.context.zone)
+        return cards.card_of(rows or [prompt], self._target, self._seat.key, str, zone).buttons
 
     # -- keys
 
@@ -377,7 +385,7 @@ class Terminal:
             shown = time.monotonic() - self._since >= SETTLE
             return bool(self._open) and shown and self._asking is None and not self._typed()
 
-        for key in "awedrhlus?123456789":
+        for key in "awedrhlusA?123456789":
             bindings.add(key, filter=on_card)(self._key)
         bindings.add("c-c")(self._interrupt)
         return bindings
@@ -403,7 +411,8 @@ class Terminal:
         if key == "?":
             self._write(plain(cards.full_text(prompt)))
             return
-        button = next((each for each in self._buttons(prompt) if each.key == key), None)
+        offered = (*self._buttons(prompt), *self._for_all(prompt))
+        button = next((each for each in offered if each.key == key), None)
         if button is None:
             return
         if not button.asks:
