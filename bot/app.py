@@ -161,7 +161,9 @@ class App:
         self.bus = Bus()
         self.console = ConsoleSurface(settings.data, self._now)
         self._surfaces: dict[str, Surface] = {self.console.name: self.console}
-        self._outbox = Outbox(self.store, self._surfaces, self._now, TENANT, opened=self._opened)
+        self._outbox = Outbox(
+            self.store, self._surfaces, self._now, TENANT, opened=self._opened, counts=self.counts
+        )
         self._tools = Registry(tools)
         documents = Documents()
         self._router = Router(self._catalogue, self._environ, documents=documents, now=self._now)

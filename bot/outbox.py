@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bot.counts import Counts
 from bot.surfaces.base import Line, Message, Surface, SurfaceError
 from engine.canonical import digest
 from engine.clock import Now, mint
@@ -68,12 +69,14 @@ class Outbox:
         tenant: str = "local",
         *,
         opened: asyncio.Event | None = None,
+        counts: Counts | None = None,
     ) -> None:
         self._store = store
         self._surfaces = surfaces
         self._now = now
         self._tenant = tenant
         self._opened = opened
+        self._counts = counts or Counts()
 
     def surface(self, target: str) -> Surface:
         """Return the surface of a thread_target; raises ToolError when there is none."""
@@ -128,8 +131,8 @@ class Outbox:
         try:
             if files:
                 upload = surface.upload(target, files, message, subject)
-                return await _within(UPLOAD_TIMEOUT, upload)
-            return await _within(TIMEOUT, surface.post(target, message, subject))
+                return await self._counted(target, UPLOAD_TIMEOUT, upload)
+            return await self._counted(target, TIMEOUT, surface.post(target, message, subject))
         except SurfaceError as error:
             if error.certain:
                 raise
@@ -215,7 +218,7 @@ class Outbox:
                 return ref
             if not surface.capabilities.look_up:
                 message = Message(text=message.text, card=message.card, footer=DUPLICATE)
-        return await _within(TIMEOUT, surface.post(target, message, subject))
+        return await self._counted(target, TIMEOUT, surface.post(target, message, subject))
 
     async def upload(
         self, target: str, files: Sequence[Path], message: Message, subject: str, *, doubt: bool
@@ -226,11 +229,22 @@ class Outbox:
             ref = await _within(TIMEOUT, surface.find(target, subject))
             if ref is not None:
                 return ref
-        return await _within(UPLOAD_TIMEOUT, surface.upload(target, files, message, subject))
+        upload = surface.upload(target, files, message, subject)
+        return await self._counted(target, UPLOAD_TIMEOUT, upload)
 
     async def update(self, target: str, ref: str, message: Message) -> None:
         """Replace what a message shows. Raises SurfaceError, TimeoutError."""
-        await _within(TIMEOUT, self.surface(target).edit(ref, message))
+        await self._counted(target, TIMEOUT, self.surface(target).edit(ref, message))
+
+    async def _counted(self, target: str, seconds: float, asked: Awaitable[T]) -> T:
+        """Wait for what a platform was asked, and count what came of it."""
+        surface, outcome = target.partition(":")[0], "failed"
+        try:
+            answer = await _within(seconds, asked)
+            outcome = "sent"
+            return answer
+        finally:
+            self._counts.add("nod_posts_total", surface=surface, outcome=outcome)
 
     def record(self, tx: Tx, shown: Shown) -> None:
         """Store that a message is shown, whether or not its row was there."""

@@ -10,6 +10,7 @@ import pytest
 
 from bot import doctor
 from bot.doctor import Finding
+from connectors.registry import secrets_of
 from engine import inbox
 from engine.inbox import Prompt
 from engine.store.base import Store
@@ -145,3 +146,19 @@ def test_findings_are_shown_one_a_line_with_their_mending() -> None:
         ]
     )
     assert list(shown) == ["✓ git        /usr/bin/git", "✗ data       gone", f"{'':13}→ Make it."]
+
+
+async def test_secrets_are_told_by_platform_and_never_shown(tmp_path: Path) -> None:
+    findings = await found(tmp_path, SLACK_BOT_TOKEN="xoxb-secret-value")
+    assert findings["secrets"].text == "none kept · tokens for slack"
+    assert "xoxb" not in "".join(doctor.lines(findings.values()))
+
+
+async def test_a_damaged_vault_is_told_with_what_mends_it(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    secrets_of({}, data).set("A", "b")
+    (data / "vault.db").write_bytes(b"damaged")
+    findings = await found(tmp_path)
+    assert findings["secrets"].state == "missing"
+    assert "Restore it" in findings["secrets"].fix

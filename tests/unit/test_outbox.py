@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.counts import Counts
 from bot.outbox import Outbox
 from bot.surfaces.base import Message, Surface, SurfaceError
 from engine.errors import ToolError
@@ -52,3 +53,15 @@ async def test_a_surface_that_did_not_come_is_said(sqlite_store: Store) -> None:
     assert await outbox.find("memory:x", "act:c1/1") == (LookUp.CANNOT_TELL, "")
     with pytest.raises(ToolError, match="no surface 'memory'"):
         await outbox.send("memory:x", "hi", [], "act:c2/1")
+
+
+async def test_what_is_posted_and_what_fails_is_counted(sqlite_store: Store) -> None:
+    surface, counts = MemorySurface(), Counts()
+    surface.failures = [SurfaceError("busy")]
+    outbox = Outbox(sqlite_store, {"memory": surface}, lambda: 1.0, counts=counts)
+    with pytest.raises(SurfaceError):
+        await outbox.show("memory:a", Message(text="one"), "event:s/1", doubt=False)
+    ref = await outbox.show("memory:a", Message(text="two"), "event:s/2", doubt=False)
+    await outbox.update("memory:a", ref, Message(text="three"))
+    assert counts.get("nod_posts_total", surface="memory", outcome="failed") == 1
+    assert counts.get("nod_posts_total", surface="memory", outcome="sent") == 2
