@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 import aiohttp
 import discord
-from discord.gateway import DiscordWebSocket
+from discord.gateway import DiscordWebSocket, KeepAliveHandler
 from discord.http import Route
 
 from bot.surfaces.base import SurfaceError
@@ -150,6 +151,9 @@ class Client(discord.Client):
             self._holding.cancel()
             with suppress(asyncio.CancelledError, Exception):  # broad: it ended, however it did
                 await self._holding
+        for thread in threading.enumerate():  # closed between two connections, one is left behind
+            if isinstance(thread, KeepAliveHandler) and thread.ws._connection is self._connection:
+                thread.stop()
 
     async def _closed(self) -> None:
         waiting = self._connection._ready_task  # else it tells a closed client that it is ready
