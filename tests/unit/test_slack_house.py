@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.cards import token_key
+from bot.commands import run
 from bot.surfaces.slack import SlackSurface
 from engine import inbox, people
 from engine.models.base import Model, Request
@@ -72,9 +74,10 @@ async def scene(
     *,
     members: Sequence[str] = (),
     teams: Sequence[str] = (),
+    slack: FakeSlack | None = None,
 ) -> AsyncIterator[Scene]:
     """Nod at work on a fake Slack; Ana is the owner, `members` are known people."""
-    async with FakeSlack() as fake:
+    async with _served(slack) as fake:
         for team in teams:
             fake.add_team(team, team)
         await store.write(lambda tx: people.seed_console(tx, "local", 1.0))
@@ -89,6 +92,15 @@ async def scene(
             async with chatting(store, data, model, surfaces=[surface]) as chat:
                 await fake.connected()
                 yield Scene(chat, fake, surface)
+
+
+@asynccontextmanager
+async def _served(slack: FakeSlack | None) -> AsyncIterator[FakeSlack]:
+    if slack is not None:
+        yield slack
+        return
+    async with FakeSlack() as made:
+        yield made
 
 
 def _admit(tx: Any, who: str) -> None:
@@ -323,6 +335,197 @@ async def test_a_line_in_the_thread_of_a_card_is_a_no_and_what_to_do(
         await at.fake.say("not yet, wait for Ben", thread=root.ts)
         await at.shown("I wait.")
         assert at.nods("CSTAND") == []
+
+
+async def test_several_calls_share_a_card_and_may_be_approved_together(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    sends = [call("send_message", target="slack:T1/CSTAND", text=f"part {n}") for n in range(3)]
+    model = ScriptedModel([calls(*sends), "Posted."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        assert card.rows("Approve") == 3
+        await at.fake.press("Approve all", card)
+        await at.shown("Posted.")
+        await at.fake.until(lambda: not card.buttons())
+        shown = [everything(post) for post in at.nods("CSTAND")]
+        assert [f"part {n}" in text for n, text in enumerate(shown)] == [True] * 3
+
+
+async def test_each_row_of_a_card_is_answered_by_itself(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    sends = [call("send_message", target="slack:T1/CSTAND", text=f"part {n}") for n in range(2)]
+    model = ScriptedModel([calls(*sends), "Posted."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        await at.fake.press("Approve", card, row=1)
+        await at.fake.until(lambda: card.rows("Approve") == 1)
+        await at.fake.press("Approve", card)
+        await at.shown("Posted.")
+        assert len(at.nods("CSTAND")) == 2
+
+
+async def test_a_question_is_answered_by_a_press(sqlite_store: Store, tmp_path: Path) -> None:
+    ask = call(
+        "ask",
+        questions=[
+            {"question": "Tea?", "header": "Tea", "options": [{"label": "Yes"}, {"label": "No"}]}
+        ],
+    )
+    seen: list[str] = []
+
+    def after(request: Request) -> str:
+        seen.append(str(request.messages[-1]))
+        return "Noted."
+
+    async with scene(sqlite_store, tmp_path, ScriptedModel([calls(ask), after])) as at:
+        await at.fake.say("@nod ask me")
+        card = await at.card()
+        await at.fake.press("Yes", card)
+        await at.shown("Noted.")
+        assert "Yes" in seen[0]
+
+
+async def test_a_card_decided_elsewhere_loses_its_buttons_and_a_late_press_is_told(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with scene(sqlite_store, tmp_path, ScriptedModel([SEND, "Posted."])) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        (_, button) = next(each for each in card.buttons() if each[1]["text"]["text"] == "Approve")
+        (prompt,) = await at.pending()
+        await run(at.chat.context, "approve", prompt.id)  # from the console
+        await at.shown("Posted.")
+        await at.fake.until(lambda: not card.buttons())
+        stale = Post(ts=card.ts, user=card.user, thread=card.thread, blocks=[_row(button)])
+        await at.fake.press("Approve", stale)
+        assert "Already decided" in await at.told()
+        assert len(at.nods("CSTAND")) == 1
+
+
+def _row(button: Any) -> dict[str, Any]:
+    return {"type": "actions", "block_id": "old", "elements": [button]}
+
+
+async def test_a_card_that_nobody_answers_in_time_says_so_and_loses_its_buttons(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with scene(sqlite_store, tmp_path, ScriptedModel([SEND, "Then not."])) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        (prompt,) = await at.pending()
+        await at.chat.store.write(lambda tx: inbox.expire(tx, prompt.deadline + 1.0))
+        at.chat.world.dispatcher.enqueue(str(prompt.session))
+        await at.shown("Then not.")
+        await at.fake.until(lambda: not card.buttons())
+        assert "No answer in time" in everything(card)
+
+
+async def test_a_stop_closes_the_card(sqlite_store: Store, tmp_path: Path) -> None:
+    async with scene(sqlite_store, tmp_path, ScriptedModel([SEND])) as at:
+        root = await at.fake.say("@nod greet them")
+        card = await at.card()
+        await at.fake.say("stop", thread=root.ts)
+        await at.fake.until(lambda: not card.buttons())
+        assert "Stopped" in everything(card)
+
+
+# -- over restarts
+
+
+async def test_a_redelivered_event_is_no_second_turn_also_after_a_restart(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with FakeSlack() as fake:
+        async with scene(sqlite_store, tmp_path, ScriptedModel(["Once."]), slack=fake) as at:
+            await fake.say("@nod hi", kinds=("message",))
+            await at.shown("Once.")
+            assert (await fake.redeliver()).ok
+        model = ScriptedModel(["After."])
+        async with scene(sqlite_store, tmp_path, model, slack=fake) as at:
+            assert (await fake.redeliver()).ok
+            assert (await fake.redeliver()).ok
+            await fake.say("@nod next", kinds=("message",))
+            await at.shown("After.")
+            assert len(at.nods()) == 2
+            assert len(model.requests) == 1
+
+
+async def test_ten_messages_during_a_turn_are_all_there_after_a_restart_in_order(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with FakeSlack() as fake:
+        held = ScriptedModel(["Never shown."], hold=asyncio.Event())
+        async with scene(sqlite_store, tmp_path, held, slack=fake) as at:
+            await fake.direct_say("begin")
+            await fake.until(lambda: held.requests)
+            for number in range(10):
+                await fake.direct_say(f"more {number}")
+            assert all(ack.ok for ack in fake.acks)
+        then = ScriptedModel(then="All read.")
+        async with scene(sqlite_store, tmp_path, then, slack=fake) as at:
+            await at.shown("All read.", "DANA")
+            await at.chat.world.settle()
+        said = re.findall(r"more \d", str(then.requests[-1].messages))
+        assert said == [f"more {number}" for number in range(10)]
+
+
+async def test_a_card_pressed_after_a_restart_still_counts(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with FakeSlack() as fake:
+        async with scene(sqlite_store, tmp_path, ScriptedModel([SEND]), slack=fake) as at:
+            await fake.say("@nod greet them")
+            card = await at.card()
+            await fake.press("Edit", card)
+            await fake.until(lambda: fake.views)
+        async with scene(sqlite_store, tmp_path, ScriptedModel(["Posted."]), slack=fake) as at:
+            await fake.submit({"text": "Good evening"})  # the form was open meanwhile
+            await at.shown("Posted.")
+            assert "Good evening" in everything(at.nods("CSTAND")[0])
+            await fake.until(lambda: not card.buttons())
+
+
+async def test_what_was_never_posted_is_posted_after_the_restart_once(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with FakeSlack() as fake:
+        async with scene(sqlite_store, tmp_path, ScriptedModel(["The answer."]), slack=fake) as at:
+            fake.fail("chat.postMessage", "internal_error", status=500, times=50)
+            await fake.say("@nod hi")
+            await at.chat.world.settle()
+            assert at.nods() == []
+        fake._failures.clear()
+        async with scene(sqlite_store, tmp_path, ScriptedModel([]), slack=fake) as at:
+            await at.shown("The answer.")
+            assert len(at.nods()) == 1
+
+
+async def test_an_answer_whose_reply_was_lost_is_not_posted_twice(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with scene(sqlite_store, tmp_path, ScriptedModel(["The answer."])) as at:
+        at.fake.fail("chat.postMessage", after=True)
+        await at.fake.say("@nod hi")
+        await at.shown("The answer.")
+        await at.fake.say("@nod again", user="UBEN")  # something else to wait for
+        await at.fake.until(lambda: at.fake.called("conversations.replies"))
+        assert len(at.nods()) == 1
+
+
+async def test_the_text_arrives_when_the_upload_fails(sqlite_store: Store, tmp_path: Path) -> None:
+    make = calls(
+        call("write_file", path="a.md", content="x"),
+        call("deliver_file", path="a.md", comment="here"),
+    )
+    async with scene(sqlite_store, tmp_path, ScriptedModel([make, "That is all."])) as at:
+        at.fake.teams["T1"].scopes.discard("files:write")
+        await at.fake.say("@nod a file")
+        await at.shown("That is all.")
+        assert at.fake.called("files.completeUploadExternal") == []
 
 
 # -- the Home

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -390,6 +391,24 @@ async def test_a_failed_upload_is_said_and_nothing_is_shown(at: Desk, tmp_path: 
         await at.surface.upload(GENERAL, [tmp_path / "empty"], Message(text="x"), "act:c1/1")
     assert nods(at) == []
     await at.surface.post(GENERAL, Message(text="text still arrives"), "answer:s/1/1")
+
+
+async def test_the_token_is_in_no_log_and_no_error(
+    tmp_path: Path, sqlite_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with desk(tmp_path, sqlite_store) as at:
+        await at.fake.say("@nod hi")
+        at.fake.fail("chat.postMessage", "channel_not_found")
+        with pytest.raises(SurfaceError) as failed:
+            await at.surface.post(GENERAL, Message(text="x"), "event:s/1")
+        at.fake.fail("chat.postMessage", status=502, error="x")
+        with pytest.raises(SurfaceError) as broken:
+            await at.surface.post(GENERAL, Message(text="x"), "event:s/2")
+        held = repr(config_for(at.fake)) + repr(list(at.surface._teams))
+    shown = caplog.text + repr(failed.value) + repr(broken.value) + held
+    assert "xoxb-" not in shown
+    assert "xapp-" not in shown
 
 
 # -- anything
