@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from zoneinfo import ZoneInfo
 
 from bot import settings as reading
@@ -54,6 +55,7 @@ async def examine(environ: Mapping[str, str], now: Now) -> list[Finding]:
     findings += [_settings(settings), _data(settings), _disk(settings)]
     findings += [*await _store(settings, now), await _model(settings, environ)]
     findings.append(await asyncio.to_thread(_secrets, settings, environ))
+    findings += await _platforms(settings, environ)
     findings += [_git(), _ripgrep(), _clock(settings, now), await _running(settings)]
     return findings
 
@@ -204,6 +206,21 @@ def _secrets(settings: Settings, environ: Mapping[str, str]) -> Finding:
     return Finding(
         name="secrets", state="ok" if found else "note", text=f"{where} · {platforms}", fix=fix
     )
+
+
+async def _platforms(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    """Look at each platform that has a token, as its own guide does."""
+    secret = secrets_of(environ, settings.data).get
+    findings: list[Finding] = []
+    for name, platform in PLATFORMS.items():
+        try:
+            config = await asyncio.to_thread(platform.config, settings, secret)
+        except NodError:
+            return []  # what is wrong with the secrets was told
+        if config is not None:
+            guide = import_module(f"bot.guides.{name}")
+            findings += [each async for each in guide.examine(settings, config)]
+    return findings
 
 
 def _git() -> Finding:

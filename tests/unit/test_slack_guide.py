@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bot import settings
+from bot import doctor, settings
 from bot.cli import app
 from bot.doctor import Finding
 from bot.guides.slack import EVENTS, SCOPES, examine, manifest
 from bot.surfaces.config import SlackConfig
+from engine.clock import system_now
 from tests.fakes.slack import APP_TOKEN, FakeSlack
 from tests.fakes.slack_api import METHODS
 from tests.unit.slack_desk import config_for
@@ -85,6 +86,22 @@ async def test_a_good_set_up_is_sound(fake: FakeSlack, tmp_path: Path) -> None:
     findings = await found(config_for(fake), tmp_path)
     assert [each.state for each in findings] == ["ok", "ok"]
     assert "nod in Acme (T1)" in findings[0].text
+
+
+async def test_the_doctor_looks_at_a_platform_that_has_a_token(
+    fake: FakeSlack, tmp_path: Path
+) -> None:
+    fake.teams["T1"].scopes.discard("chat:write")
+    environ = {
+        "NOD_HOME": str(tmp_path),
+        "NOD_MODEL": "practice:rules",
+        "NOD_SLACK_BASE_URL": fake.base_url,
+        "SLACK_BOT_TOKEN": fake.teams["T1"].token,
+        "SLACK_APP_TOKEN": APP_TOKEN,
+    }
+    findings = {each.name: each for each in await doctor.examine(environ, system_now)}
+    assert "chat:write" in findings["bot token"].fix
+    assert findings["app token"].state == "ok"
 
 
 async def test_without_a_token_the_first_steps_are_told(tmp_path: Path) -> None:
