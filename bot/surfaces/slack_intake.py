@@ -92,7 +92,8 @@ class Reader:
 
     def _target(self, event: Mapping[str, Any]) -> str:
         """A post in a channel begins a thread, or stands in one; in a DM it may stand free."""
-        thread = event.get("thread_ts") or ("" if is_direct(event) else event["ts"])
+        thread = "" if event.get("thread_ts") == event["ts"] else event.get("thread_ts", "")
+        thread = thread or ("" if is_direct(event) else event["ts"])
         return target_of(self.speaker.team, event["channel"], event["user"], thread)
 
     def _reply_to(self, event: Mapping[str, Any]) -> str:

@@ -472,6 +472,20 @@ async def test_what_was_said_in_owned_threads_meanwhile_is_picked_up_in_order(
             assert {each.target for each in made.of(Said)} == {each.target for each in owned}
 
 
+async def test_a_line_in_a_dm_that_got_answers_below_it_is_still_of_the_dm(
+    tmp_path: Path, sqlite_store: Store
+) -> None:
+    """In a history the root of a thread names itself as its thread."""
+    async with FakeSlack() as fake:
+        first = await fake.direct_say("before")
+        line = await fake.direct_say("missed")
+        await fake.direct_say("below", thread=line.ts)
+        owned = (Owned(target="slack:T1/UANA", session="s1", last_at=float(first.ts)),)
+        async with desk(tmp_path, sqlite_store, fake, owned=owned) as made:
+            await fake.until(lambda: made.taken)
+            assert (only(made).text, only(made).target) == ("missed", "slack:T1/UANA")
+
+
 async def test_after_a_reconnect_the_gap_is_read_and_only_the_gap(
     socket: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
