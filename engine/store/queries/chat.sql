@@ -27,7 +27,7 @@ on conflict (tenant_id, subject, destination, part) do update set
 
 -- name: delivery_by_ref
 select subject from deliveries
-where tenant_id = :tenant and ref = :ref and subject like 'prompt:%' order by subject
+where tenant_id = :tenant and ref = :ref and subject like 'prompt:%' order by created_at, subject
 
 -- name: deliveries_of_call
 select id from deliveries where session_id = :session and kind = 'act' and subject like :prefix
@@ -138,7 +138,8 @@ select event_key, event from held where tenant_id = :tenant and status = 'again'
 delete from held where tenant_id = :tenant and event_key = :key
 
 -- name: mail_by
-select id from mailbox where tenant_id = :tenant and principal_id = :by limit 1
+select id from mailbox
+where tenant_id = :tenant and principal_id = :by and session_id is null limit 1
 
 -- name: thread_bound
 select created_at from threads where tenant_id = :tenant and thread_target = :target

@@ -51,7 +51,8 @@ update sessions set wanted = wanted + 1, stop_mark = stop_mark + 1 where id = :i
 -- name: session_take
 update sessions set worker = :worker, epoch = epoch + 1, attempts = attempts + :counted
 where id = :id and wanted > seen and (worker is null or worker = :worker or not exists (
-  select 1 from leases l where l.name = 'worker:' || sessions.worker and l.until > :now))
+  select 1 from leases l where l.tenant_id = sessions.tenant_id
+    and l.name = 'worker:' || sessions.worker and l.until > :now))
 returning *
 
 -- The fence: a worker that lost the session changes no row, and stops at once.
@@ -90,7 +91,8 @@ update sessions set worker = null, attempts = 0 where worker = :worker
 -- name: sessions_runnable
 select id, attempts from sessions
 where wanted > seen and (worker is null or not exists (
-  select 1 from leases l where l.name = 'worker:' || sessions.worker and l.until > :now))
+  select 1 from leases l where l.tenant_id = sessions.tenant_id
+    and l.name = 'worker:' || sessions.worker and l.until > :now))
 order by updated_at limit :limit
 
 -- name: sessions_wanted
