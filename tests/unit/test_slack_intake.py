@@ -166,7 +166,13 @@ async def test_another_bot_is_heard_only_when_it_mentions_nod_and_is_marked(at: 
 async def test_a_link_preview_is_no_edit(at: Desk) -> None:
     post = await at.fake.say("see https://example.org", user="UBEN")
     assert (await at.fake.edit(post, "CGEN", post.text)).ok
+    earlier = {**post.shown(False), "edited": {"user": "UBEN", "ts": "9.9"}}
+    event = {"type": "message", "subtype": "message_changed", "channel": "CGEN", "ts": "9.91"}
+    event |= {"message": {**earlier, "attachments": [{"title": "x"}]}, "previous_message": earlier}
+    assert (await at.fake.send("events_api", at.fake.event("T1", event))).ok
     assert at.of(Edited) == []
+    counts = at.told.ground.counts
+    assert counts.get("nod_refused_total", surface="slack", reason="malformed") == 0
 
 
 async def test_a_changed_text_is_an_edit_of_that_message(at: Desk) -> None:
