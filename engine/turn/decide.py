@@ -94,6 +94,9 @@ class Release:
     state: str
 
 
+#: Starts of one call that a look-up shows had no effect; after that only a person starts it again.
+ATTEMPTS = 3
+
 Step = Put | Judge | Raise | CallModel | Run | LookUp | Undo | Wait | Release
 
 
@@ -219,7 +222,7 @@ def _decide_unknown(
         if start is not None and start.worker not in gone and now < over:
             return Wait(until=over)
         return LookUp(call=call)
-    if call.found == "did_not" and not loose:
+    if call.found == "did_not" and not loose and (call.attempts < ATTEMPTS or call.outcome_prompt):
         return Run(calls=(call,))
     if call.found == "cannot_tell":
         if not call.outcome_prompt:

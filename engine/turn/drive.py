@@ -136,12 +136,14 @@ class Driver(Hold):
                     text = "Many turns are at work already; this one goes on when one has ended."
                     self.put(Kind.NOTICE, {"text": text})
                     await self.commit()
-                    stopped, _ = await self._race(place.acquire())
+                    stopped, taken = await self._race(place.acquire())
+                    if taken:  # also as the stop came in
+                        held.append(place)
                     if stopped:
                         break  # what is left needs no place: the turn is being closed
                 else:
                     await place.acquire()  # there is room, so this does not wait
-                held.append(place)
+                    held.append(place)
             yield
         finally:
             for place in held:
@@ -163,6 +165,8 @@ class Driver(Hold):
                 await self._call_model(step.tools)
             case Run():
                 await self._run(step.calls)
+            case LookUp() | Wait() if self.buffer:
+                await self.commit()  # it may take long; what is known by now is shown before
             case LookUp():
                 await self._look_up(step.call)
             case Undo():
@@ -206,9 +210,13 @@ class Driver(Hold):
     async def _raise(self, step: Raise) -> None:
         for call in step.calls:
             ctx = self._context(call)
-            kind, body = await asking.prompt_for(
+            asking_for = asking.prompt_for(
                 self.engine, self.session, self.state, call, ctx, outcome=step.outcome
             )
+            stopped, asked = await self._race(asking_for)
+            if stopped or asked is None:
+                return  # nobody is asked any more
+            kind, body = asked
             self.put(kind, body, call=call.id)
 
     async def _call_model(self, tools: bool) -> None:
@@ -274,6 +282,7 @@ class Driver(Hold):
     async def _run(self, calls: Sequence[Call]) -> None:
         if any(fact.kind in _SHOWN for fact in self.buffer):
             await self.commit()  # a card is shown at once, whatever runs before its turn comes
+            return  # a stop may have come in with it: nothing starts before that is looked at
         if not self._prepared:
             await asyncio.to_thread(run.make_folders, self.engine, self.session.id)
             self._prepared = True
@@ -316,7 +325,10 @@ class Driver(Hold):
             actor=decision["by"] if decision and call.decided else "nod",
             surface=decision["surface"] if decision and call.decided else "",
         )
-        body["witness"] = await run.witness(declared, call, self._context(call))
+        stopped, seen = await self._race(run.witness(declared, call, self._context(call)))
+        if stopped:
+            return
+        body["witness"] = seen
         destination = declared.destination(call.arguments, self.session.home)
         if destination:
             body["delivery"] = destination
@@ -345,10 +357,10 @@ class Driver(Hold):
         """Judge again right before the start: a refuse wins, an ask over an undecided allow too."""
         (fresh,) = await judge(self.engine, self.session, [call])
         held = recorded(call.verdict or {})
-        if policy.holds_at_start(held, fresh, call.decided):
-            return True
-        self.put(Kind.VERDICT, verdict_body(call, fresh), call=call.id)
-        return False
+        holds = policy.holds_at_start(held, fresh, call.decided)
+        if not holds or (fresh.step != held.step and not call.decided):
+            self.put(Kind.VERDICT, verdict_body(call, fresh), call=call.id)  # what lets it through
+        return holds
 
     async def _act(self, call: Call) -> run.Ran:
         declared = self.engine.tools.get(call.name)
@@ -385,7 +397,11 @@ class Driver(Hold):
 
     async def _look_up(self, call: Call) -> None:
         declared = self.engine.tools.get(call.name)
-        found, ran = await run.look_up(self.engine, declared, call, self._context(call))
+        looking = run.look_up(self.engine, declared, call, self._context(call))
+        _, looked = await self._race(looking)
+        if looked is None:
+            return  # stopped: what is not known then is looked up outside the turn
+        found, ran = looked
         loose = any(each.id == call.id for each in self.state.loose)
         if found == "happened" and not loose:
             self._finish(call, ran)

@@ -1,0 +1,225 @@
+"""What must hold of a turn at its edges: a stop at a bad moment, a call that fails each time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import people, sessions
+from engine.events import Event, Kind
+from engine.permissions import rules
+from engine.sessions import Post
+from engine.store.base import Store
+from engine.tools.base import LookUp, Outcome, Result, Risk, Tool, ToolContext, tool
+from engine.work.base import Ceilings
+from tests.fakes.scripted import ScriptedModel, call, calls
+from tests.fakes.world import probe, running
+
+
+def _ends(facts: list[Event]) -> list[str]:
+    return [fact.body["status"] for fact in facts if fact.kind is Kind.TURN_END]
+
+
+def _results(facts: list[Event]) -> list[str]:
+    return [fact.body["status"] for fact in facts if fact.kind is Kind.TOOL_FINISHED]
+
+
+def _broken(ran: list[int], found: LookUp) -> Tool:
+    """Return a tool that fails each time without saying why; a look says `found`."""
+
+    async def look_up(ctx: ToolContext, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+        return Outcome(found=found)
+
+    @tool(risk=Risk.EXTERNAL, target=lambda arguments: [arguments["label"]], look_up=look_up)
+    async def push(ctx: ToolContext, label: str) -> Result:
+        """Push it.
+
+        Args:
+            label: Where to.
+        """
+        ran.append(ctx.attempt)
+        raise RuntimeError("the platform says 500")
+
+    return push
+
+
+async def test_a_call_that_fails_each_time_without_effect_is_given_up_after_three_attempts(
+    store: Store, tmp_path: Path
+) -> None:
+    ran: list[int] = []
+    model = ScriptedModel([calls(call("push", label="x"))], then="It did not work.")
+    tools = [_broken(ran, LookUp.DID_NOT)]
+    async with running(store, tmp_path, model, tools=tools) as world:
+        session = await world.open(mode="auto")
+        facts = await world.turn(session, "Go")
+    assert ran == [1, 2, 3]
+    assert _results(facts) == ["error"]
+    assert _ends(facts) == ["completed"]
+
+
+async def test_a_person_who_says_run_it_now_is_obeyed_whatever_was_tried(
+    store: Store, tmp_path: Path
+) -> None:
+    ran: list[int] = []
+    model = ScriptedModel([calls(call("push", label="x"))], then="Done.")
+    tools = [_broken(ran, LookUp.CANNOT_TELL)]
+    async with running(store, tmp_path, model, tools=tools) as world:
+        session = await world.open(mode="auto")
+        await world.turn(session, "Go")
+        for _ in range(4):
+            (prompt,) = await world.pending(session)
+            await world.answer(prompt, "run")
+            await world.settle()
+        (prompt,) = await world.pending(session)
+        await world.answer(prompt, "leave")
+        await world.settle()
+        facts = await world.log(session)
+    assert ran == [1, 2, 3, 4, 5]
+    assert _ends(facts)[-1] == "completed"
+
+
+async def test_a_stop_that_came_in_while_a_card_was_made_keeps_the_call_before_it_from_starting(
+    store: Store, tmp_path: Path
+) -> None:
+    """Another process wrote the stop, so no hint tells of it."""
+    log: list[tuple[str, str, str]] = []
+
+    async def preview(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+        mail = Post(kind="stop", key="stop", by=people.CONSOLE, body={"reason": "stopped"})
+        await store.write(
+            lambda tx: sessions.post(tx, sessions.get(tx, ctx.session), mail, ctx.now())
+        )
+        return "what it does"
+
+    @tool(risk=Risk.EXEC, preview=preview)
+    async def ask_first(ctx: ToolContext) -> Result:
+        """Ask first."""
+        raise AssertionError("nobody allowed this")
+
+    both = calls(call("change", label="x"), call("ask_first"))
+    tools = [probe("change", Risk.EXTERNAL, log), ask_first]
+    async with running(store, tmp_path, ScriptedModel([both]), tools=tools) as world:
+        facts = await world.turn(await world.open(mode="auto"), "Go")
+    assert log == []
+    assert _ends(facts) == ["interrupted"]
+
+
+@pytest.mark.parametrize("slow", ["preview", "witness", "look_up"])
+async def test_a_stop_cuts_what_a_tool_does_beside_its_run_within_a_second(
+    store: Store, tmp_path: Path, slow: str
+) -> None:
+    entered = asyncio.Event()
+
+    async def hang(*_: Any) -> Any:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async def fails(ctx: ToolContext) -> Result:
+        """Fail without a word."""
+        raise RuntimeError
+
+    declared = tool(risk=Risk.EXTERNAL, name="push", **{slow: hang})(fails)
+    model = ScriptedModel([calls(call("push"))])
+    mode = "interactive" if slow == "preview" else "auto"
+    async with running(store, tmp_path, model, tools=[declared]) as world:
+        session = await world.open(mode=mode)
+        await world.say(session, "Go")
+        async with asyncio.timeout(5):
+            await entered.wait()
+        await world.stop(session)
+        async with asyncio.timeout(1):
+            while _ends(await world.log(session)) != ["interrupted"]:
+                await asyncio.sleep(0.005)
+        await world.dispatcher.drain(grace=0)
+
+
+async def test_a_place_that_comes_free_as_its_turn_is_stopped_is_given_back(
+    store: Store, tmp_path: Path
+) -> None:
+    hold = asyncio.Event()
+    model = ScriptedModel(then="Done.", hold=hold)
+    async with running(store, tmp_path, model, ceilings=Ceilings(turns_per_person=1)) as world:
+        places = world.engine.gate.places(people.CONSOLE, "practice:test")
+        first, second = await world.open("console:a"), await world.open("console:b")
+        await world.say(first, "Go")
+        await model.streamed.wait()
+        await world.say(second, "Go")
+        async with asyncio.timeout(5):
+            while not any(f.kind is Kind.NOTICE for f in await world.log(second)):
+                await asyncio.sleep(0.005)
+        await world.stop(second)
+        await asyncio.sleep(0.1)  # the stop is seen; what the turn waits for gets a moment longer
+        places[0].release()  # as the first turn does when it ends
+        async with asyncio.timeout(5):
+            while _ends(await world.log(second)) != ["interrupted"]:
+                await asyncio.sleep(0.005)
+        hold.set()
+        await world.settle()
+        free = [place._value for place in places]
+    assert free[0] == 2, "one was given back twice by this test, none may be lost"
+
+
+async def test_a_rule_that_lets_a_call_through_at_the_start_is_used_once(
+    store: Store, tmp_path: Path
+) -> None:
+    """The call was judged in mode auto; the mode was switched before its turn came."""
+    log: list[tuple[str, str, str]] = []
+    gate = asyncio.Event()
+    both = calls(call("first", label="x"), call("second", label="y"))
+    tools = [probe("first", Risk.EXTERNAL, log, gate), probe("second", Risk.EXTERNAL, log)]
+    async with running(store, tmp_path, ScriptedModel([both], then="Done."), tools=tools) as world:
+        session = await world.open(mode="auto")
+        await world.say(session, "Go")
+        async with asyncio.timeout(5):
+            while not log:
+                await asyncio.sleep(0.005)
+        await store.write(
+            lambda tx: rules.make_rule(
+                tx,
+                tenant="local",
+                session=session,
+                principal=people.CONSOLE,
+                tool="second",
+                risk=Risk.EXTERNAL,
+                target=["y"],
+                uses=3,
+                expires_at=world.engine.now() + 60,
+                taint=(),
+                made_under=(),
+                now=world.engine.now(),
+            )
+        )
+        await world.post(session, "switch", {"mode": "interactive"})
+        gate.set()
+        await world.settle()
+        (rule,) = await store.read(lambda tx: rules.list_rules(tx, "local"))
+    assert [name for when, name, _ in log if when == "start"] == ["first", "second"]
+    assert rule.uses_left == 2
+
+
+async def test_a_stop_ends_a_turn_that_waits_for_another_workers_start_within_a_second(
+    store: Store, tmp_path: Path
+) -> None:
+    log: list[tuple[str, str, str]] = []
+    tools = [probe("push", Risk.EXTERNAL, log, asyncio.Event())]
+    model = ScriptedModel([calls(call("push", label="x"))])
+    elsewhere = "another-host:1:1:w1"  # nobody here can know it to be dead
+    async with running(store, tmp_path, model, tools=tools, worker=elsewhere) as world:
+        session = await world.open(mode="auto")
+        await world.say(session, "Go")
+        async with asyncio.timeout(5):
+            while not log:
+                await asyncio.sleep(0.005)
+        await world.dispatcher.drain(grace=0)
+    async with running(store, tmp_path, ScriptedModel(), tools=tools) as world:
+        world.dispatcher.enqueue(session)
+        await world.stop(session)
+        async with asyncio.timeout(1):
+            while _ends(await world.log(session)) != ["interrupted"]:
+                await asyncio.sleep(0.005)
+        assert _results(await world.log(session)) == ["unknown"]
+        await world.dispatcher.drain(grace=0)
