@@ -29,6 +29,7 @@ __all__ = [
     "pending_in",
     "remind",
     "resolve",
+    "standing_votes",
 ]
 
 DAY = 24 * 60 * 60.0  # seconds
@@ -193,6 +194,9 @@ def resolve(
 ) -> Resolution:
     """Take one person's answer; the step that decides does so once, and wakes the session.
 
+    A prompt is open until the clock resolves it, also past its deadline: what people pressed
+    while Nod was down counts when it arrives.
+
     Args:
         answer: `{"kind": …}` with what that kind carries (reason, arguments, answers, mode).
         by: who answers; the role is checked here, at the press.
@@ -207,8 +211,6 @@ def resolve(
     if prompt.status != "pending":
         return Resolution(prompt=prompt, status="already")
     _check(prompt, answer, by, expect_hash)
-    if now >= prompt.deadline:
-        raise PromptError("This prompt has expired.", "Ask Nod to try again with /retry.")
     votes = _vote(tx, prompt, answer, by, surface, now)
     if answer["kind"] in ("once", "always", "approve") and votes < prompt.needs:
         return Resolution(prompt=prompt, status="voted", votes=votes)
@@ -253,6 +255,13 @@ def may_answer(prompt: Prompt, by: Person) -> bool:
         return True
     own = prompt.approvers.get("person") == by.id
     return own and rank >= ROLES.index("member") and bool(prompt.approvers.get("own_suffices"))
+
+
+def standing_votes(tx: Tx, prompt: Prompt) -> int:
+    """Return how many of those who said yes to the prompt may still do so."""
+    rows = tx.all("vote_people", prompt=prompt.id, hash=prompt.hash)
+    people = [Person(id=row["id"], role=row["role"], name=row["name"]) for row in rows]
+    return sum(may_answer(prompt, person) for person in people)
 
 
 def prompt_from(row: Row) -> Prompt:

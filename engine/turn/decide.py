@@ -369,11 +369,13 @@ def _enter_reply(state: State, reply: Reply, now: float) -> tuple[Event, ...]:
     if not edited or call is None:
         return (decided,)
     arguments: Mapping[str, Any] = reply.answer["arguments"]
-    body = {
+    body: dict[str, Any] = {
         "arguments": arguments,
         "hash": argument_hash(call.name, arguments),
         "before": call.arguments,
     }
+    if reply.needs > 1:
+        body["again"] = True  # one person's word: what they made of it needs all its votes
     return (decided, _fact(state, Kind.EDITED, now, body, call=call.id))
 
 

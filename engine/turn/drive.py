@@ -165,8 +165,6 @@ class Driver(Hold):
                 await self._call_model(step.tools)
             case Run():
                 await self._run(step.calls)
-            case LookUp() | Wait() if self.buffer:
-                await self.commit()  # it may take long; what is known by now is shown before
             case LookUp():
                 await self._look_up(step.call)
             case Undo():
@@ -396,6 +394,9 @@ class Driver(Hold):
             self.put(kind, extra, call=call.id)
 
     async def _look_up(self, call: Call) -> None:
+        if self.buffer:  # it may take long: what is known by now is shown before
+            await self.commit()
+            return
         declared = self.engine.tools.get(call.name)
         looking = run.look_up(self.engine, declared, call, self._context(call))
         _, looked = await self._race(looking)

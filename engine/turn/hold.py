@@ -192,6 +192,9 @@ class Hold:
 
     async def _wait(self, until: float) -> None:
         """Wait for another worker's start to be over, or for something to come in."""
+        if self.buffer:  # it may take long: what is known by now is shown before
+            await self.commit()
+            return
         seconds = max(0.0, until - self.engine.now())
         try:
             async with asyncio.timeout(seconds):

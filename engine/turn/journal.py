@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine import inbox, people
+from engine import inbox
 from engine.canonical import dumps, loads
 from engine.errors import Fenced
 from engine.events import Event, Kind
@@ -173,8 +173,7 @@ def _authorise(tx: Tx, session: Session, call: Call) -> None:
     step = str((call.verdict or {}).get("step", ""))
     if call.decided and call.decision is not None:
         prompt = inbox.get(tx, call.decision["prompt"])
-        person = people.get(tx, session.tenant, call.decision["by"])
-        if person is None or not inbox.may_answer(prompt, person):
+        if inbox.standing_votes(tx, prompt) < prompt.needs:
             raise RightsLost("the person who allowed this may not do so any more")
     elif step.startswith("rule:") and not rules.take_use(tx, step.removeprefix("rule:")):
         raise RuleSpent("the standing rule that allowed this has run out")
@@ -203,6 +202,7 @@ def _inbound(tx: Tx, session: str) -> tuple[tuple[Mail, ...], tuple[Reply, ...]]
             kind=row["kind"],
             call=row["call_id"],
             hash=row["arguments_hash"],
+            needs=row["needs"],
             answer=loads(row["answer"]),
             by=row["resolved_by"],
             surface=row["resolved_on"],

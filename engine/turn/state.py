@@ -57,6 +57,8 @@ class Reply:
     kind: str
     call: str | None
     hash: str
+    #: Votes a yes needs.
+    needs: int = 1
     answer: Mapping[str, Any]
     by: str
     surface: str
@@ -286,9 +288,14 @@ def _decided(state: State, fact: Event) -> State:
 
 def _edited(state: State, fact: Event) -> State:
     def change(call: Call) -> Call:
-        decision = None if call.decision is None else {**call.decision, "hash": fact.body["hash"]}
+        decision, prompt = call.decision, call.prompt
+        if fact.body.get("again"):
+            decision, prompt = None, ""
+        elif decision is not None:
+            decision = {**decision, "hash": fact.body["hash"]}
         return _changed(
             call,
+            prompt=prompt,
             arguments=fact.body["arguments"],
             hash=fact.body["hash"],
             revision=call.revision + 1,

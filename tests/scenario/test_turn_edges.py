@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from engine import people, sessions
+from engine import inbox, people, sessions
 from engine.events import Event, Kind
 from engine.permissions import rules
 from engine.sessions import Post
-from engine.store.base import Store
+from engine.store.base import Store, Tx
 from engine.tools.base import LookUp, Outcome, Result, Risk, Tool, ToolContext, tool
 from engine.work.base import Ceilings
 from tests.fakes.scripted import ScriptedModel, call, calls
-from tests.fakes.world import probe, running
+from tests.fakes.world import World, probe, running
 
 
 def _ends(facts: list[Event]) -> list[str]:
@@ -223,3 +223,66 @@ async def test_a_stop_ends_a_turn_that_waits_for_another_workers_start_within_a_
                 await asyncio.sleep(0.005)
         assert _results(await world.log(session)) == ["unknown"]
         await world.dispatcher.drain(grace=0)
+
+
+async def _vote(world: World, prompt: inbox.Prompt, who: str, kind: str, **more: Any) -> str:
+    """Answer as an operator of that id, who is let in first."""
+
+    def work(tx: Tx) -> str:
+        person = people.add_person(
+            tx, "local", "memory", who, name=who, role="operator", by="console", now=1.0
+        )
+        answer = {"kind": kind, **more}
+        return inbox.resolve(tx, prompt.id, answer, person, "phone", world.engine.now()).status
+
+    status = await world.store.write(work)
+    world.dispatcher.enqueue(str(prompt.session))
+    await world.settle()
+    return status
+
+
+async def test_what_one_person_made_of_a_call_needs_the_votes_of_its_quorum(
+    store: Store, tmp_path: Path
+) -> None:
+    log: list[tuple[str, str, str]] = []
+    model = ScriptedModel([calls(call("send", label="a"))], then="Done.")
+    tools = [probe("send", Risk.EXTERNAL, log)]
+    async with running(store, tmp_path, model, tools=tools, quorum=("send",)) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        (first,) = await world.pending(session)
+        assert await _vote(world, first, "ana", "edit", arguments={"label": "b"}) == "resolved"
+        assert log == []
+        (second,) = await world.pending(session)
+        assert second.payload["arguments"] == {"label": "b"}
+        assert await _vote(world, second, "ana", "once") == "voted"
+        assert await _vote(world, second, "ben", "once") == "resolved"
+    assert [(when, label) for when, _, label in log] == [("start", "b"), ("end", "b")]
+
+
+async def test_each_vote_of_a_quorum_is_read_again_at_the_start(
+    store: Store, tmp_path: Path
+) -> None:
+    log: list[tuple[str, str, str]] = []
+    model = ScriptedModel([calls(call("hold_up"), call("send", label="a"))], then="Done.")
+    gate = asyncio.Event()
+    tools = [probe("send", Risk.EXTERNAL, log), probe("hold_up", Risk.EXTERNAL, [], gate)]
+    async with running(store, tmp_path, model, tools=tools, quorum=("send",)) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        before, sending = await world.pending(session)
+        assert await _vote(world, sending, "ana", "once") == "voted"
+        assert await _vote(world, sending, "ben", "once") == "resolved"
+
+        def demote(tx: Tx) -> None:
+            ana = people.person_of(tx, "local", "memory", "ana")
+            assert ana is not None
+            people.set_role(tx, "local", ana.id, "guest", by="console", now=2.0)
+
+        await store.write(demote)
+        await world.answer(before, "once")
+        gate.set()
+        await world.settle()
+        facts = await world.log(session)
+    assert log == []
+    assert _results(facts) == ["ok", "denied"]

@@ -157,6 +157,15 @@ async def test_a_press_and_the_clock_at_one_moment_decide_once(store: Store) -> 
     assert (pressed.status == "resolved") != bool(expired)
 
 
+async def test_a_press_that_arrives_before_the_clock_looks_counts_past_the_deadline(
+    store: Store,
+) -> None:
+    prompt = await ask(store)
+    late = await press(store, prompt, ANA, now=prompt.deadline + 60)
+    assert late.status == "resolved"
+    assert await store.write(lambda tx: inbox.expire(tx, prompt.deadline + 60)) == []
+
+
 async def test_reminders_come_once_a_day_until_the_deadline(store: Store) -> None:
     prompt = await ask(store)
     due = [

@@ -40,7 +40,7 @@ where session_id = :session and status = 'pending' and kind <> 'notice' and turn
 update prompts set entered_seq = :seq where id = :id
 
 -- name: replies_waiting
-select id, kind, call_id, arguments_hash, answer, resolved_by, resolved_on, resolved_at
+select id, kind, call_id, arguments_hash, needs, answer, resolved_by, resolved_on, resolved_at
 from prompts where session_id = :session and status = 'resolved' and entered_seq is null
 order by resolved_at, id
 
@@ -58,6 +58,10 @@ insert into votes (tenant_id, prompt_id, principal_id, answer, arguments_hash, s
 values (:tenant, :prompt, :by, :answer, :hash, :surface, :now)
 on conflict (prompt_id, principal_id) do update set answer = excluded.answer,
   arguments_hash = excluded.arguments_hash, surface = excluded.surface, at = excluded.at
+
+-- name: vote_people
+select p.id, p.role, p.name from votes v join principals p on p.id = v.principal_id
+where v.prompt_id = :prompt and v.arguments_hash = :hash
 
 -- name: vote_count
 select count(*) as n from votes where prompt_id = :prompt and arguments_hash = :hash
