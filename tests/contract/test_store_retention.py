@@ -164,10 +164,12 @@ STILL_WANTED = [
         id="wake",
     ),
     pytest.param(
-        "insert into deliveries (id, tenant_id, session_id, kind, subject, destination, status, "
-        "created_at, updated_at) values ('d', 't', 's1', 'show', 'x', 'y', 'sending', 0, 0)",
+        "insert into deliveries (id, tenant_id, session_id, kind, subject, destination, payload, "
+        "status, created_at, updated_at) "
+        "values ('d', 't', 's1', 'show', 'remind:p/1', 'y', '{\"text\": \"x\"}', 'open', 0, 0)",
         id="delivery",
     ),
+    pytest.param("update sessions set seq = presented + 1", id="not-shown-yet"),
 ]
 
 
@@ -177,6 +179,37 @@ async def test_a_session_that_something_waits_for_stays(store: Any, statement: s
     store.queries["t_still"] = statement
     await store.write(lambda tx: tx.run("t_still"))
     assert await apply_retention(store, RetentionPolicy(person=DAY), NOW, note) == []
+
+
+LEFT_BEHIND = [
+    pytest.param(
+        "insert into deliveries (id, tenant_id, session_id, kind, subject, destination, status, "
+        "created_at, updated_at) values ('d', 't', 's1', 'show', 'answer:s1/1/1', 'y', 'open', "
+        "0, 0)",
+        id="answer-without-words",
+    ),
+    pytest.param(
+        "insert into deliveries (id, tenant_id, session_id, kind, subject, destination, status, "
+        "created_at, updated_at) values ('d', 't', 's1', 'act', 'act:c/1', 'y', 'sending', 0, 0)",
+        id="act-nobody-knows-of",
+    ),
+    pytest.param(
+        "insert into calls (id, tenant_id, session_id, turn, iteration, place, name, risk, "
+        "arguments_hash, status, attempt) "
+        "values ('c', 't', 's1', 1, 1, 0, 'x', 'external', '', 'unknown', 1)",
+        id="call-nobody-knows-of",
+    ),
+]
+
+
+@pytest.mark.parametrize("statement", LEFT_BEHIND)
+async def test_what_an_ended_turn_leaves_behind_keeps_no_session(
+    store: Any, statement: str
+) -> None:
+    await _session(store, "s1", origin="person", updated_at=NOW - 99 * DAY)
+    store.queries["t_left"] = statement
+    await store.write(lambda tx: tx.run("t_left"))
+    assert await apply_retention(store, RetentionPolicy(person=DAY), NOW, note) == ["s1"]
 
 
 async def test_more_than_one_page_of_old_sessions_goes(

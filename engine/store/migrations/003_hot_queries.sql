@@ -18,4 +18,7 @@ create index prompts_waiting on prompts (session_id) where status = 'pending';
 create index prompts_decided on prompts (tenant_id, resolved_at)
   where session_id is null and status = 'resolved';
 
+-- No query asks for it: a session with an open call has an open turn.
+drop index calls_open;
+
 create index fires_at_work on fires (schedule_id) where status = 'started';

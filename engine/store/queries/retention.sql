@@ -1,14 +1,16 @@
 -- Deleting a session. Usage and audit rows stay; a fire stays as the mark that it was once due.
 
+-- No open turn: then no call is open either, nor the fate of an earlier one. The row of an answer
+-- that had no words stays open and empty, that of an act whose fate nobody knows stays 'sending'.
 -- name: retention_finished
 select id from sessions s
-where state = 'idle' and worker is null and turn_seq = 0 and wanted <= seen
+where state = 'idle' and worker is null and turn_seq = 0 and wanted <= seen and seq <= presented
   and origin = :origin and updated_at < :before and id > :after
   and not exists (select 1 from mailbox m where m.session_id = s.id and m.entered_seq is null)
   and not exists (select 1 from prompts p where p.session_id = s.id and p.status = 'pending')
-  and not exists (select 1 from calls c where c.session_id = s.id and c.status in ('started', 'unknown'))
   and not exists (
-    select 1 from deliveries d where d.session_id = s.id and d.status in ('open', 'sending'))
+    select 1 from deliveries d
+    where d.session_id = s.id and d.kind = 'show' and d.status = 'open' and d.payload <> '{}')
   and not exists (select 1 from wakes w where w.session_id = s.id and w.status = 'waiting')
   and not exists (select 1 from subscriptions u where u.session_id = s.id)
 order by id limit :limit
