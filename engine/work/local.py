@@ -146,9 +146,11 @@ class Dispatcher:
             self._retry(session)
         except NodError as error:
             _log.warning("session %s: %s", session, error)
+            self._suspects.add(session)
             self._retry(session)
         except Exception:  # noqa: BLE001  # broad: the border of one session; others go on
             _log.exception("advancing session %s failed", session)
+            self._suspects.add(session)
             self._retry(session)
         finally:
             self._ended(session, again=hint.is_set())
@@ -168,7 +170,6 @@ class Dispatcher:
         """The store may be full or away: come back later, less and less often."""
         tries = self._failures[session] = self._failures.get(session, 0) + 1
         delay = min(RETRY_FIRST * 2 ** (tries - 1), RETRY_MOST)
-        self._suspects.add(session)
         asyncio.get_running_loop().call_later(delay, self.enqueue, session)
 
     # -- the store's word
@@ -196,10 +197,13 @@ class Dispatcher:
         )
 
     async def _bury(self) -> None:
-        """Drop the leases of workers known to be dead: what they held can be taken at once."""
-        engine = self._engine
+        """Drop the leases of workers known to be dead: what they held can be taken at once.
+
+        A lapsed lease holds nothing, and whoever comes back renews it: it is dropped as well.
+        """
+        engine, now = self._engine, self._engine.now()
         rows = await engine.store.read(lambda tx: tx.all("leases_workers", tenant=engine.tenant))
-        names = [row["name"] for row in rows if engine.is_gone(row["holder"])]
+        names = [row["name"] for row in rows if row["until"] < now or engine.is_gone(row["holder"])]
         if names:
             dropped = [{"tenant": engine.tenant, "name": name} for name in names]
             await engine.store.write(lambda tx: tx.many("lease_drop", dropped))

@@ -176,3 +176,29 @@ async def test_a_message_that_does_not_fit_is_refused_before_it_is_acknowledged(
         await store.write(_pages(store, 1000))
         facts = await world.turn(session, "word " * 10_000)
     assert [fact.body["status"] for fact in facts if fact.kind is Kind.TURN_END] == ["completed"]
+
+
+async def test_a_session_that_the_store_failed_goes_on_beside_those_at_work(
+    sqlite_store: Any, tmp_path: Path
+) -> None:
+    gate = asyncio.Event()
+    held: list[tuple[str, str, str]] = []
+    tools = [probe("look", Risk.READ, held, gate)]
+    model = ScriptedModel([calls(call("look", label="a"))], then="Done.")
+    async with running(sqlite_store, tmp_path, model, tools=tools) as world:
+        busy, unlucky = await world.open("console:a"), await world.open("console:b")
+        await world.say(busy, "Go")
+        async with asyncio.timeout(5):
+            while not held:
+                await asyncio.sleep(0.005)
+        await _said(world, unlucky, "Go")
+        with Failing(sqlite_store, 1, 2) as failing:
+            async with asyncio.timeout(5):
+                while not failing.failed:
+                    await asyncio.sleep(0.005)
+        async with asyncio.timeout(5):
+            while not any(f.kind is Kind.TURN_END for f in await world.log(unlucky)):
+                await asyncio.sleep(0.005)
+        assert not any(f.kind is Kind.TURN_END for f in await world.log(busy))
+        gate.set()
+        await world.settle()

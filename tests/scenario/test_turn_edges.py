@@ -286,3 +286,23 @@ async def test_each_vote_of_a_quorum_is_read_again_at_the_start(
         facts = await world.log(session)
     assert log == []
     assert _results(facts) == ["ok", "denied"]
+
+
+async def test_the_leases_of_workers_that_never_came_back_are_dropped(
+    store: Store, tmp_path: Path
+) -> None:
+    async with running(store, tmp_path, ScriptedModel()) as world:
+        now = world.engine.now()
+
+        def lease(tx: Tx, name: str, until: float) -> None:
+            worker = f"another-host:1:1:{name}"
+            named = {"name": f"worker:{worker}", "holder": worker}
+            tx.run("lease_renew", tenant="local", until=until, now=now, **named)
+
+        await store.write(lambda tx: lease(tx, "lapsed", now - 60))
+        await store.write(lambda tx: lease(tx, "alive", now + 60))
+    async with running(store, tmp_path, ScriptedModel()):
+        rows = await store.read(lambda tx: tx.all("leases_workers", tenant="local"))
+        held = {row["holder"].rpartition(":")[2] for row in rows}
+    assert "alive" in held
+    assert "lapsed" not in held

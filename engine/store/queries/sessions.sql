@@ -104,7 +104,7 @@ on conflict (tenant_id, name) do update set until = excluded.until
 where leases.holder = excluded.holder or leases.until < :now
 
 -- name: leases_workers
-select name, holder from leases where tenant_id = :tenant and name like 'worker:%'
+select name, holder, until from leases where tenant_id = :tenant and name like 'worker:%'
 
 -- name: lease_drop
 delete from leases where tenant_id = :tenant and name = :name
