@@ -20,6 +20,9 @@ __all__ = ["CALLS_LIMIT", "Pieces", "as_run", "call_id", "facts", "partial"]
 #: Calls one answer may make; the rest are answered with a fault.
 CALLS_LIMIT = 64
 
+#: Hours after which an approval is late, and the model is told.
+LATE = 1.0
+
 
 @dataclass(slots=True)
 class Pieces:
@@ -77,10 +80,15 @@ def partial(state: State, pieces: Pieces, now: float, finish: str) -> list[Event
 
 
 def as_run(call: Call) -> str:
-    """Return the line that tells the model what really ran, when a person changed the call."""
-    if not call.revision:
-        return ""
-    return f"[The arguments were changed by a person. What ran: {dumps(call.arguments)}]\n"
+    """Return the lines that tell the model what a person made of the call, and how late."""
+    told = ""
+    if call.decided and call.decision is not None and call.asked_at is not None and not call.asks:
+        hours = (call.decision["at"] - call.asked_at) / 3600
+        if hours >= LATE:
+            told = f"[It waited {hours:.0f} hours for a nod. What it rests on may have changed.]\n"
+    if call.revision:
+        told += f"[The arguments were changed by a person. What ran: {dumps(call.arguments)}]\n"
+    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

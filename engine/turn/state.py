@@ -98,8 +98,9 @@ class Call:
     revision: int = 0
     status: str = "proposed"
     verdict: Mapping[str, Any] | None = None
-    #: The open or last prompt of this call.
+    #: The open or last prompt of this call, and when it was raised.
     prompt: str = ""
+    asked_at: float | None = None
     decision: Mapping[str, Any] | None = None
     attempts: int = 0
     start: Start | None = None
@@ -265,7 +266,7 @@ def _prompt_raised(state: State, fact: Event) -> State:
     def change(call: Call) -> Call:
         if prompt["kind"] == "outcome":
             return _changed(call, outcome_prompt=prompt["id"])
-        return _changed(call, prompt=prompt["id"], status="waiting")
+        return _changed(call, prompt=prompt["id"], asked_at=fact.at, status="waiting")
 
     return _with_call(state, fact.call, change)
 

@@ -306,3 +306,28 @@ async def test_the_leases_of_workers_that_never_came_back_are_dropped(
         held = {row["holder"].rpartition(":")[2] for row in rows}
     assert "alive" in held
     assert "lapsed" not in held
+
+
+@pytest.mark.parametrize(
+    ("waited", "told"),
+    [
+        pytest.param(50 * 3600.0, "50 hours", id="two-days"),
+        pytest.param(600.0, "", id="ten-minutes"),
+    ],
+)
+async def test_a_late_approval_tells_the_model_how_long_it_waited(
+    store: Store, tmp_path: Path, waited: float, told: str
+) -> None:
+    clock = [1_772_438_400.0]
+    model = ScriptedModel([calls(call("send", label="a"))], then="Done.")
+    tools = [probe("send", Risk.EXTERNAL, [])]
+    async with running(store, tmp_path, model, tools=tools, now=lambda: clock[0]) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        (prompt,) = await world.pending(session)
+        clock[0] += waited
+        await world.answer(prompt, "once")
+        await world.settle()
+    result = str(model.requests[-1].messages[-1]["content"])
+    assert result.endswith("send a done")
+    assert (told in result) if told else (result == "send a done")
