@@ -331,3 +331,28 @@ async def test_a_late_approval_tells_the_model_how_long_it_waited(
     result = str(model.requests[-1].messages[-1]["content"])
     assert result.endswith("send a done")
     assert (told in result) if told else (result == "send a done")
+
+
+async def test_no_intent_is_committed_after_a_stop_that_no_hint_told_of(
+    store: Store, tmp_path: Path
+) -> None:
+    """Another process wrote it between the last look and the start."""
+    ran: list[str] = []
+
+    async def witness(ctx: ToolContext, arguments: Mapping[str, Any]) -> None:
+        mail = Post(kind="stop", key="stop", by=people.CONSOLE, body={"reason": "stopped"})
+        await store.write(
+            lambda tx: sessions.post(tx, sessions.get(tx, ctx.session), mail, ctx.now())
+        )
+
+    @tool(risk=Risk.EXTERNAL, witness=witness)
+    async def push(ctx: ToolContext) -> Result:
+        """Push."""
+        ran.append(ctx.call)
+        return Result(text="pushed")
+
+    async with running(store, tmp_path, ScriptedModel([calls(call("push"))]), tools=[push]) as w:
+        facts = await w.turn(await w.open(mode="auto"), "Go")
+    assert ran == []
+    assert not any(fact.kind is Kind.TOOL_STARTED for fact in facts)
+    assert (_results(facts), _ends(facts)) == (["interrupted"], ["interrupted"])

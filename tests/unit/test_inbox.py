@@ -11,6 +11,7 @@ import pytest
 from engine import inbox
 from engine.errors import PromptError
 from engine.inbox import DAY, Person, Prompt, Resolution
+from engine.permissions import rules
 from engine.store.base import Store
 
 NOW = 1_000.0
@@ -164,6 +165,18 @@ async def test_a_press_that_arrives_before_the_clock_looks_counts_past_the_deadl
     late = await press(store, prompt, ANA, now=prompt.deadline + 60)
     assert late.status == "resolved"
     assert await store.write(lambda tx: inbox.expire(tx, prompt.deadline + 60)) == []
+
+
+async def test_only_the_owner_makes_a_rule_for_somebody_else(store: Store) -> None:
+    payload = {"tool": "send", "risk": "external", "rule_target": ["x"], "taint": []}
+    always = {"kind": "always", "expires_at": NOW + DAY}
+    prompt = await ask(store, payload=payload)  # of mia's session
+    with pytest.raises(PromptError, match="Only the owner makes rules for others"):
+        await press(store, prompt, ANA, always)
+    assert await store.read(lambda tx: rules.list_rules(tx, "local")) == []
+    assert (await press(store, prompt, OWNER, always)).status == "resolved"
+    (rule,) = await store.read(lambda tx: rules.list_rules(tx, "local"))
+    assert rule.principal == "mia"
 
 
 async def test_reminders_come_once_a_day_until_the_deadline(store: Store) -> None:
