@@ -356,3 +356,21 @@ async def test_no_intent_is_committed_after_a_stop_that_no_hint_told_of(
     assert ran == []
     assert not any(fact.kind is Kind.TOOL_STARTED for fact in facts)
     assert (_results(facts), _ends(facts)) == (["interrupted"], ["interrupted"])
+
+
+async def test_a_turn_that_is_ended_closes_its_cards_and_leaves_the_notice(
+    store: Any, tmp_path: Path
+) -> None:
+    store.queries["t_deadly"] = "update sessions set attempts = 3"
+    model = ScriptedModel([calls(call("send", label="a"))])
+    async with running(store, tmp_path, model, tools=[probe("send", Risk.EXTERNAL, [])]) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        (card,) = await world.pending(session)
+        await store.write(lambda tx: tx.run("t_deadly"))
+        await world.post(session, "switch", {"mode": "interactive"})
+        await world.settle()
+        assert _ends(await world.log(session)) == ["parked", "error"]
+        assert [prompt.kind for prompt in await world.pending(session)] == ["notice"]
+        closed = await store.read(lambda tx: inbox.get(tx, card.id))
+    assert closed.answer == {"kind": "stopped", "reason": "the turn ended with an error"}
