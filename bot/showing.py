@@ -107,6 +107,8 @@ _CAPS = {
 
 
 def _turn_end(fact: Event) -> Part | None:
+    if fact.body["status"] == "error":
+        return _decided(fact)  # what its cards asked about is closed
     if fact.body["status"] != "max_iterations":
         return None
     why = _CAPS.get(fact.body.get("reason", ""), _CAPS["iterations"])

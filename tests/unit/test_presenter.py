@@ -164,6 +164,21 @@ async def test_a_stop_closes_the_card(sqlite_store: Store, tmp_path: Path) -> No
     assert lines[-1]["text"].startswith("Stopped after 1 step")
 
 
+async def test_a_turn_that_is_ended_closes_its_card(sqlite_store: Any, tmp_path: Path) -> None:
+    sqlite_store.queries["t_deadly"] = "update sessions set attempts = 3"
+    model = ScriptedModel([calls(call("send", label="a"))])
+    tools = [probe("send", Risk.EXTERNAL, [])]
+    async with chatting(sqlite_store, tmp_path, model, tools=tools) as chat:
+        session = str((await chat.said("hello", "e1")).session)
+        await chat.shown(session)
+        await sqlite_store.write(lambda tx: tx.run("t_deadly"))
+        await chat.world.post(session, "switch", {"mode": "interactive"})
+        await chat.shown(session)
+    edits = [line for line in posts(tmp_path) if line["op"] == "edit"]
+    assert edits[-1]["prompts"] == []
+    assert "send" in edits[-1]["card"]
+
+
 async def test_progress_is_one_message_that_is_edited(sqlite_store: Store, tmp_path: Path) -> None:
     def todos(first: str, second: str) -> Answer:
         items = [{"content": "read", "status": first}, {"content": "write", "status": second}]
