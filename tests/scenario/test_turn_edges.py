@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine import inbox, people, sessions
+from engine.errors import PromptError
 from engine.events import Event, Kind
 from engine.permissions import rules
 from engine.sessions import Post
@@ -374,3 +375,65 @@ async def test_a_turn_that_is_ended_closes_its_cards_and_leaves_the_notice(
         assert [prompt.kind for prompt in await world.pending(session)] == ["notice"]
         closed = await store.read(lambda tx: inbox.get(tx, card.id))
     assert closed.answer == {"kind": "stopped", "reason": "the turn ended with an error"}
+
+
+async def test_a_line_that_entered_is_not_taken_again_while_its_commit_is_still_to_come(
+    store: Store, tmp_path: Path
+) -> None:
+    log: list[tuple[str, str, str]] = []
+    gate, hold = asyncio.Event(), asyncio.Event()
+    hold.set()
+    model = ScriptedModel([calls(call("look", label="a")), "Two.", "Three."], hold=hold)
+    tools = [probe("look", Risk.READ, log, gate)]
+    async with running(store, tmp_path, model, tools=tools) as world:
+        session = await world.open()
+        await world.say(session, "first")
+        async with asyncio.timeout(5):
+            while not log:
+                await asyncio.sleep(0.005)
+        await world.say(session, "second")
+        hold.clear()
+        gate.set()
+        async with asyncio.timeout(5):
+            while len(model.requests) < 2:
+                await asyncio.sleep(0.005)
+        await world.say(session, "third")  # the second has entered; no commit holds it yet
+        hold.set()
+        await world.settle()
+        facts = await world.log(session)
+    said = [fact.body["message"]["content"] for fact in facts if fact.kind is Kind.MESSAGE]
+    assert said == ["first", "second", "third"]
+
+
+async def test_a_stop_takes_older_lines_into_the_log_and_none_of_them_starts_a_turn(
+    store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([calls(call("send", label="a"))], then="New.")
+    async with running(store, tmp_path, model, tools=[probe("send", Risk.EXTERNAL, [])]) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        await world.turn(session, "and another thing")
+        await world.stop(session)
+        await world.settle()
+        facts = await world.log(session)
+        assert _ends(facts) == ["parked", "interrupted"]
+        said = [fact.body["message"]["content"] for fact in facts if fact.kind is Kind.MESSAGE]
+        assert said == ["Go", "and another thing"]
+        assert sum(fact.kind is Kind.TURN_START for fact in facts) == 1
+        assert _ends(await world.turn(session, "Now")) == ["parked", "interrupted", "completed"]
+
+
+async def test_no_rule_is_made_under_outside_text_that_came_after_the_card(
+    store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([calls(call("send", label="a"))], then="Done.")
+    async with running(store, tmp_path, model, tools=[probe("send", Risk.EXTERNAL, [])]) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        (card,) = await world.pending(session)
+        await store.write(lambda tx: tx.run("session_taint", id=session, value='["web:evil"]'))
+        with pytest.raises(PromptError, match="not named: web:evil"):
+            await world.answer(card, "always")
+        assert await store.read(lambda tx: rules.list_rules(tx, "local")) == []
+        assert (await world.answer(card, "once")).status == "resolved"
+        await world.settle()
