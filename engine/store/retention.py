@@ -34,6 +34,14 @@ _CASCADE = (
     "retention_sessions",
 )
 
+#: What belongs to no session, and goes at the age of a person's.
+_LOOSE = (
+    "retention_loose_mail",
+    "retention_loose_votes",
+    "retention_loose_prompts",
+    "retention_loose_deliveries",
+)
+
 _PAGE = 100  # sessions looked up at once
 
 
@@ -53,13 +61,21 @@ async def apply_retention(
     """Delete the sessions that are finished and older than `policy` allows; return their ids.
 
     A session is finished when no turn is open, nothing waits for it or is still to be shown, and
-    nothing is to wake it. Each goes in a transaction of its own, so nobody waits for long.
+    nothing is to wake it. Each goes in a transaction of its own, so nobody waits for long. What
+    came in and was shown outside of all sessions goes at the same age.
     """
     deleted: list[str] = []
     for origin, age in (("person", policy.person), ("schedule", policy.schedule)):
         if age is not None:
             deleted += await _delete_before(store, origin, now - age, note_deleted)
+    if policy.person is not None:
+        await store.write(partial(_delete_loose, now - policy.person))
     return deleted
+
+
+def _delete_loose(before: float, tx: Tx) -> None:
+    for query in _LOOSE:
+        tx.run(query, before=before)
 
 
 async def _delete_before(

@@ -222,6 +222,61 @@ async def test_more_than_one_page_of_old_sessions_goes(
     assert deleted == [f"s{n}" for n in range(5)]
 
 
+def _loose(name: str, waits: bool, at: float) -> list[str]:
+    """Return statements that write what a stranger and a notice leave, still open or closed."""
+    status = "pending" if waits else "resolved"
+    rest = f"0, '{{}}', '{status}', '{{}}', 0, 0, {at}"
+    prompt = (
+        "insert into prompts (id, tenant_id, kind, subject, turn, payload, status, approvers, "
+        "created_at, deadline, resolved_at) values "
+    )
+    delivery = (
+        "insert into deliveries (id, tenant_id, session_id, kind, subject, destination, status, "
+        "created_at, updated_at) values "
+    )
+    return [
+        f"{prompt} ('a{name}', 't', 'access', 'x:{name}', {rest})",
+        f"{prompt} ('n{name}', 't', 'notice', '{name}', {rest})",
+        "insert into mailbox (tenant_id, kind, event_key, thread_target, principal_id, body, at) "
+        f"values ('t', 'message', '{name}', 'x', 'identity:x:{name}', '{{}}', {at})",
+        "insert into votes (tenant_id, prompt_id, principal_id, answer, arguments_hash, surface, "
+        f"at) values ('t', 'n{name}', 'p', 'seen', '', '', {at})",
+        f"{delivery} ('d{name}', 't', '', 'show', 'prompt:n{name}', 'y', 'sent', 0, {at})",
+    ]
+
+
+LOOSE = [
+    pytest.param(False, 31 * DAY, {"prompts": 1}, id="closed-and-old"),
+    pytest.param(
+        True, 31 * DAY, {"prompts": 2, "mailbox": 1, "votes": 1, "deliveries": 1}, id="still-open"
+    ),
+    pytest.param(
+        False, 29 * DAY, {"prompts": 2, "mailbox": 1, "votes": 1, "deliveries": 1}, id="young"
+    ),
+]
+
+
+@pytest.mark.parametrize(("waits", "age", "left"), LOOSE)
+async def test_what_belongs_to_no_session_goes_at_its_age_but_for_decisions_about_people(
+    store: Any, waits: bool, age: float, left: dict[str, int]
+) -> None:
+    for n, statement in enumerate(_loose("one", waits, NOW - age)):
+        store.queries[f"t_loose{n}"] = statement
+    await store.write(lambda tx: [tx.run(f"t_loose{n}") for n in range(5)])
+    await apply_retention(store, RetentionPolicy(schedule=DAY), NOW, note)
+    assert await _counts(store) == {"prompts": 2, "mailbox": 1, "votes": 1, "deliveries": 1}
+    await apply_retention(store, RetentionPolicy(person=30 * DAY), NOW, note)
+    assert {table: n for table, n in (await _counts(store)).items() if n} == left
+
+
+async def _counts(store: Any) -> dict[str, int]:
+    counted = {}
+    for table in ("prompts", "mailbox", "votes", "deliveries"):
+        store.queries["t_count"] = f"select count(*) as n from {table}"
+        counted[table] = (await store.read(lambda tx: tx.one("t_count")))["n"]
+    return counted
+
+
 async def _session(store: Any, id: str, *, origin: str, updated_at: float) -> None:
     def opened(tx: Tx) -> None:
         tx.run(

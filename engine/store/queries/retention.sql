@@ -64,3 +64,26 @@ delete from grants where session_id = :session
 
 -- name: retention_sessions
 delete from sessions where id = :session
+
+-- What belongs to no session: events that entered none, lines of strangers who were not let in,
+-- answered notices. A decision about a person stays: it is why they are not asked about again.
+-- name: retention_loose_mail
+delete from mailbox
+where session_id is null and at < :before and not exists (
+  select 1 from prompts p
+  where p.tenant_id = mailbox.tenant_id and p.kind = 'access' and p.status = 'pending'
+    and mailbox.principal_id = 'identity:' || p.subject)
+
+-- name: retention_loose_votes
+delete from votes where prompt_id in (
+  select id from prompts
+  where session_id is null and kind = 'notice' and status = 'resolved' and resolved_at < :before)
+
+-- name: retention_loose_prompts
+delete from prompts
+where session_id is null and kind = 'notice' and status = 'resolved' and resolved_at < :before
+
+-- name: retention_loose_deliveries
+delete from deliveries
+where session_id = '' and status <> 'open' and updated_at < :before and not exists (
+  select 1 from prompts p where p.status = 'pending' and deliveries.subject = 'prompt:' || p.id)
