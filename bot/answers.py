@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from engine import inbox, people, sessions
+from engine.canonical import dumps
 from engine.clock import Now, mint
-from engine.errors import PromptError
+from engine.errors import NodError, PromptError
 from engine.inbox import Person, Prompt, Resolution
+from engine.schedule import proposals
+from engine.schedule.cron import in_zone
 from engine.store.base import Tx
 from engine.tools.base import Root
 
@@ -24,6 +27,7 @@ __all__ = [
     "notify",
     "offer_folder",
     "retry_post",
+    "show_in",
     "take",
     "waiting_as",
 ]
@@ -81,6 +85,8 @@ def take(
     now = house.now()
     if answer.get("kind") == "approve" and answer.get("mode") == "auto" and by.role != "owner":
         raise PromptError("Only an owner may switch to auto.", "Approve without auto.")
+    if answer.get("rule"):
+        _may_rule(prompt, by)
     resolution = inbox.resolve(tx, prompt.id, answer, by, surface, now, expect_hash)
     moved = [prompt.session] if prompt.session else []
     if resolution.status == "resolved":
@@ -90,8 +96,19 @@ def take(
     return resolution, moved
 
 
+def _may_rule(prompt: Prompt, by: Person) -> None:
+    """Raise PromptError unless the person may make the standing rule of a schedule."""
+    own = prompt.payload.get("schedule", {}).get("owner") == by.id
+    if not own and by.role != "owner":
+        raise PromptError("Only the owner makes rules for others.", "Confirm without the rule.")
+    if by.role not in ("operator", "owner"):
+        raise PromptError("A standing rule needs the role operator.", "Confirm without the rule.")
+
+
 def _granted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
-    """A folder that was granted becomes a root of the session."""
+    """A folder that was granted becomes a root of the session; a schedule is made."""
+    if prompt.payload.get("schedule"):
+        return _scheduled(tx, prompt, by, now)
     folder = prompt.payload.get("root")
     if not folder or prompt.session is None or prompt.answer is None:
         return []
@@ -104,6 +121,30 @@ def _granted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> li
     mail = sessions.Post(kind="switch", key=f"grant:{prompt.id}", by=by.id, body=body)
     sessions.post(tx, session, mail, now)
     return [session.id]
+
+
+def _scheduled(tx: Tx, prompt: Prompt, by: Person, now: float) -> list[str]:
+    """Make what the card shows, or show it anew with what was changed on it."""
+    answer = prompt.answer or {}
+    try:
+        if answer["kind"] == "edit":
+            again = proposals.changed(tx, prompt, answer["arguments"], now)
+            for row in tx.all("deliveries_of", tenant=prompt.tenant, subject=f"prompt:{prompt.id}"):
+                show_in(tx, again, row["destination"], now)
+            return []
+        said = "did not confirm the schedule; nothing is scheduled"
+        if answer["kind"] == "approve":
+            made = proposals.confirm(tx, prompt, by, now, ruled=bool(answer.get("rule")))
+            first = in_zone(made.next_at or now, made.zone)
+            said = f"confirmed schedule {made.id}; it comes first at {first} ({made.zone})"
+    except NodError as error:
+        raise PromptError(error.what, error.fix) from error
+    if prompt.session is None:
+        return []
+    note = {"role": "user", "content": f"<nod-note>{by.name or by.id} {said}.</nod-note>"}
+    mail = sessions.Post(kind="note", key=f"schedule:{prompt.id}", by=by.id, body={"message": note})
+    sessions.post(tx, sessions.get(tx, prompt.session), mail, now)
+    return [prompt.session]
 
 
 def _root(root: Root) -> dict[str, Any]:
@@ -165,6 +206,24 @@ def retry_post(key: str, by: str) -> sessions.Post:
 def waiting_as(platform: str, external_id: str) -> str:
     """Return the name under which an unknown person's messages wait."""
     return f"identity:{platform}:{external_id}"
+
+
+def show_in(tx: Tx, prompt: Prompt, place: str, now: float) -> None:
+    """Have the prompt's card shown in `place`, a thread_target, whatever its session's home is."""
+    tx.run(
+        "delivery_add",
+        id=mint("d"),
+        tenant=prompt.tenant,
+        session=prompt.session or "",
+        kind="show",
+        subject=f"prompt:{prompt.id}",
+        destination=place,
+        part=1,
+        payload=dumps({"prompt": prompt.id}),
+        status="open",
+        attempted=None,
+        now=now,
+    )
 
 
 def offer_folder(

@@ -14,10 +14,11 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
+from bot.deciding import decision
 from bot.markup import code, cut, fenced, plain, visible
 from engine.errors import PromptError, SettingsError
 from engine.inbox import DAY, Prompt
@@ -165,6 +166,14 @@ _CHOICES: Mapping[str, Mapping[str, Choice]] = {
     "notice": {"seen": Choice("Seen", "s"), "retry": Choice("Retry", "r")},
 }
 
+#: A grant that is a schedule; what confirms it may allow its one message too.
+_SCHEDULE: Mapping[str, Choice] = {
+    "approve": Choice("Confirm", "a", "yes"),
+    "rule": Choice("Confirm, and post there without asking", "w"),
+    "edit": Choice("Change", "e", asks="arguments"),
+    "deny": Choice("Cancel", "d", "no"),
+}
+
 _TITLES = {
     "approval": "Nod asks for your nod",
     "question": "Nod has a question",
@@ -175,6 +184,9 @@ _TITLES = {
     "connect": "Nod needs a connection",
     "notice": "Something needs your attention",
 }
+
+#: Facts that a decided row still shows.
+_KEPT = ("To", "When", "Reports to")
 
 _RISKS = {
     "read": "reads only",
@@ -232,7 +244,7 @@ def _harmless(prompt: Prompt, place: str) -> bool:
 def _row(prompt: Prompt, place: str, key: bytes, name: Callable[[str], str], zone: tzinfo) -> Row:
     title = visible(_subject(prompt))
     if prompt.status != "pending":
-        facts = tuple(fact for fact in _facts(prompt) if fact[0] == "To")
+        facts = tuple(fact for fact in _facts(prompt) if fact[0] in _KEPT)
         decided = decision(prompt, name, zone)
         return Row(prompt=prompt.id, title=title, facts=facts, decided=decided)
     return Row(
@@ -247,12 +259,14 @@ def _row(prompt: Prompt, place: str, key: bytes, name: Callable[[str], str], zon
 
 def _subject(prompt: Prompt) -> str:
     named = prompt.kind in ("approval", "outcome") and prompt.payload.get("tool")
+    if prompt.payload.get("schedule"):
+        named = prompt.payload["title"]
     return str(named or _TITLES[prompt.kind])
 
 
 def _facts(prompt: Prompt) -> tuple[tuple[str, str], ...]:
     payload = prompt.payload
-    facts = []
+    facts = [(label, plain(value)) for label, value in payload.get("facts", ())]
     if payload.get("target"):
         facts.append(("To", ", ".join(code(str(each)) for each in payload["target"])))
     if payload.get("risk"):
@@ -331,68 +345,16 @@ def choices(prompt: Prompt) -> dict[str, Choice]:
         if len(questions) == 1 and not questions[0].get("multi"):
             for number, option in enumerate(questions[0].get("options") or (), 1):
                 offered[f"o{number}"] = Choice(plain(option["label"]), str(number))
-    for answer, choice in _CHOICES[prompt.kind].items():
-        allowed = "approve" if answer == "auto" else answer
+    scheduled = prompt.payload.get("schedule")
+    for answer, choice in (_SCHEDULE if scheduled else _CHOICES[prompt.kind]).items():
+        allowed = "approve" if answer in ("auto", "rule") else answer
         ruled = answer != "always" or bool(prompt.payload.get("rule_target"))
+        ruled = ruled and (answer != "rule" or bool(prompt.payload["arguments"]["report_to"]))
         again = answer != "retry" or bool(prompt.payload.get("retry"))
         if allowed in prompt.options and ruled and again:
             drop = answer == "seen" and prompt.payload.get("held")
             offered[answer] = Choice("Drop", "d", "no") if drop else choice
     return offered
-
-
-# -- the decided form
-
-
-_DECIDED = {
-    "once": "Approved",
-    "always": "Approved, from now on without asking,",
-    "edit": "Approved with changes",
-    "approve": "Approved",
-    "deny": "Denied",
-    "answer": "Answered",
-    "happened": "Happened, says",
-    "run": "Did not happen, run now: decided",
-    "leave": "Did not happen, left so: decided",
-    "unknown": "Nobody knows whether it happened: said",
-    "allow": "Allowed",
-    "deliver": "Allowed and delivered",
-    "dismiss": "Dismissed",
-    "done": "Connected",
-    "seen": "Seen",
-    "retry": "Tried again",
-    "stopped": "Stopped",
-}
-
-
-def decision(prompt: Prompt, name: Callable[[str], str], zone: tzinfo) -> str:
-    """Return what was decided, by whom and when: "Approved by @ana, 09:02"."""
-    answer = prompt.answer or {}
-    at = _time(prompt, zone)
-    if answer.get("silence"):
-        return f"No answer in time, which is never a yes, {at}"
-    kind = str(answer.get("kind", ""))
-    by = "" if not prompt.resolved_by else f" by @{visible(name(prompt.resolved_by))}"
-    if kind == "happened":
-        by = by.replace(" by ", " ", 1)
-    told = _told(prompt, answer)
-    return f"{_DECIDED.get(kind, visible(kind))}{by}, {at}" + (f": {told}" if told else "")
-
-
-def _told(prompt: Prompt, answer: Mapping[str, Any]) -> str:
-    if answer.get("kind") == "deny":
-        return cut(plain(str(answer.get("reason", ""))), 200, 3)[0]
-    if answer.get("kind") != "answer":
-        return ""
-    values = [answer["text"]] if answer.get("text") else (answer.get("answers") or {}).values()
-    words = [", ".join(value) if isinstance(value, list) else str(value) for value in values]
-    return cut(plain("; ".join(words)), 200, 3)[0]
-
-
-def _time(prompt: Prompt, zone: tzinfo) -> str:
-    same_day = prompt.resolved_at - prompt.created_at < DAY
-    form = "%H:%M" if same_day else "%Y-%m-%d %H:%M"
-    return datetime.fromtimestamp(prompt.resolved_at, zone).strftime(form)
 
 
 # -- text
@@ -478,6 +440,8 @@ def answer_of(
         if arguments is None:
             raise PromptError("An edit must carry the arguments.", "Send them as a JSON object.")
         return {"kind": "edit", "arguments": dict(arguments)}
+    if answer == "rule":
+        return {"kind": "approve", "rule": True}
     if prompt.kind == "plan" and answer in ("approve", "auto"):
         return {"kind": "approve", "mode": "auto" if answer == "auto" else "interactive"}
     return {"kind": answer}

@@ -71,5 +71,7 @@ class Command:
     #: How many arguments it takes, least and most; None: any number.
     least: int = 0
     most: int | None = 0
+    #: Takes all that was typed as one argument, quotes and lines kept.
+    whole: bool = False
     #: The least role that may give it.
     role: str = "member"

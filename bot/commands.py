@@ -7,23 +7,21 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot import answers, cards, keeping, listings
 from bot.commanding import Command, Context
 from bot.house_commands import HOUSE
-from engine import audit, grants, inbox, people, sessions
+from bot.schedule_commands import SCHEDULE
+from engine import audit, inbox, people, sessions
 from engine.clock import mint
-from engine.errors import NodError, PromptError, ScheduleError, SessionError
+from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES, Prompt
 from engine.models.usage import by_model
 from engine.permissions.base import Mode
-from engine.schedule import schedules
 from engine.sessions import Post, Session
 from engine.store.base import Tx
-from engine.tools.base import Root
 
 __all__ = ["COMMANDS", "Command", "Context", "run"]
 
@@ -43,7 +41,7 @@ async def run(context: Context, name: str, arguments: str) -> str:
     role = context.person.role
     if role not in ROLES or ROLES.index(role) < ROLES.index(command.role):
         raise NodError(f"/{command.name} needs the role {command.role}.", "Ask an owner.")
-    given = _split(arguments)
+    given = [arguments.strip()][: bool(arguments.strip())] if command.whole else _split(arguments)
     if len(given) < command.least or (command.most is not None and len(given) > command.most):
         raise NodError(f"/{command.name} was not understood.", f"Write: {_usage(command)}")
     return await command.run(context, given)
@@ -336,85 +334,6 @@ async def _delete(context: Context, given: list[str]) -> str:
     )
 
 
-# -- schedules
-
-
-async def _schedule(context: Context, given: list[str]) -> str:
-    act = given[0] if given else "list"
-    if act == "list":
-        found = await context.store.read(lambda tx: schedules.listed(tx, context.tenant))
-        return "\n".join(listings.schedule_lines(found))
-    if act == "remove" and len(given) == 2:
-        return await context.store.write(lambda tx: _schedule_remove(tx, context, given[1]))
-    if act == "add" and len(given) >= 3:
-        said = await context.store.write(lambda tx: _schedule_add(tx, context, given[1:]))
-        context.poke()  # it may be due before what the clock waits for
-        return said
-    usage = _usage(COMMANDS["schedule"])
-    raise ScheduleError("/schedule was not understood.", f"Write: {usage}")
-
-
-def _schedule_add(tx: Tx, context: Context, given: list[str]) -> str:
-    """`add "0 8 * * 1-5" what to do`: the first word is the cron line, quoted."""
-    cron, (options, words) = given[0], _options(given[1:])
-    instructions = " ".join(words)
-    folders = [Root(path=_readable(context, path)) for path in options["read"]]
-    defaults, now = context.house.defaults, context.house.now()
-    made = schedules.add(
-        tx,
-        tenant=context.tenant,
-        owner=context.person.id,
-        title=_one(options, "title") or " ".join(instructions.split())[:60],
-        cron=cron,
-        zone=_one(options, "zone") or context.zone,
-        instructions=instructions,
-        home=context.target,
-        report_to=_one(options, "report-to"),
-        persona=defaults.persona,
-        model=defaults.model,
-        now=now,
-    )
-    thing = grants.of_schedule(made.id)
-    grants.give_folders(tx, context.tenant, thing, folders, by=context.person.id, now=now)
-    where = made.report_to or "here"
-    return f"Schedule {made.id}: {made.cron} ({made.zone}). Its runs report to {where}."
-
-
-def _options(given: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Split `--name value` pairs off the front."""
-    options: dict[str, list[str]] = {name: [] for name in ("title", "zone", "report-to", "read")}
-    rest = list(given)
-    while rest and rest[0].startswith("--"):
-        name = rest.pop(0)[2:]
-        if name not in options or not rest:
-            fix = f"There are: {', '.join(f'--{known} VALUE' for known in options)}."
-            raise ScheduleError(f"'--{name}' was not understood.", fix)
-        options[name].append(rest.pop(0))
-    return options, rest
-
-
-def _one(options: Mapping[str, list[str]], name: str) -> str:
-    return options[name][-1] if options[name] else ""
-
-
-def _readable(context: Context, path: str) -> Path:
-    """Return a file or folder that runs may read: an owner's to give."""
-    if context.person.role != "owner":
-        raise ScheduleError("Only an owner may give a schedule folders to read.", "Ask an owner.")
-    found = Path(path)
-    if not found.is_absolute() or not found.exists():
-        raise ScheduleError(f"There is no {path}.", "Write its whole path, from / on.")
-    return found.resolve()
-
-
-def _schedule_remove(tx: Tx, context: Context, start: str) -> str:
-    found = schedules.find(tx, context.tenant, start)
-    if found.owner != context.person.id and context.person.role != "owner":
-        raise ScheduleError("This schedule belongs to somebody else.", "Ask them, or an owner.")
-    schedules.remove(tx, found.id, context.house.now())
-    return f"Schedule {found.id} is removed."
-
-
 def _table(*commands: Command) -> Mapping[str, Command]:
     return {command.name: command for command in commands}
 
@@ -465,14 +384,7 @@ COMMANDS: Mapping[str, Command] = _table(
         name="mode", usage="[NAME]", help="how much may be done without asking", run=_mode, most=1
     ),
     Command(name="model", usage="[ID]", help="which model answers here", run=_model, most=1),
-    Command(
-        name="schedule",
-        usage='list | add "CRON" [--title T] [--zone Z] [--report-to TARGET] [--read PATH] '
-        "WHAT TO DO | remove ID",
-        help="work at set times",
-        run=_schedule,
-        most=None,
-    ),
+    SCHEDULE,
     Command(name="threads", usage="", help="the threads of this surface", run=_threads),
     Command(name="sessions", usage="", help="the latest sessions", run=_sessions),
     Command(

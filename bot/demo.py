@@ -33,6 +33,7 @@ from engine.errors import NodError, SettingsError
 from engine.events import Event, Kind
 from engine.inbox import Prompt
 from engine.schedule import schedules
+from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from engine.store.opening import open_store
 from engine.tools.base import Root
@@ -227,8 +228,7 @@ class Demo:
             tenant=TENANT,
             owner=people.CONSOLE,
             title=prompt.title,
-            cron="0 8 * * 1-5",
-            zone=plan.zone,
+            when=When(cron="0 8 * * 1-5", zone=plan.zone),
             instructions=prompt.fill(
                 repo=str(plan.repo), calendar=str(plan.calendar), report_to=REPORT_TO
             ),

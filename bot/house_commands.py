@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,15 +11,15 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from bot import pairing, routing
+from bot.answers import show_in
 from bot.commanding import Command, Context
 from bot.markup import code
 from engine import inbox, people, sessions
-from engine.canonical import dumps
-from engine.clock import mint
 from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES
 from engine.permissions import rules
 from engine.permissions.rules import StandingRule
+from engine.schedule.cron import zone_of
 from engine.store.base import Tx
 from personas.registry import Personas
 
@@ -63,6 +64,7 @@ def _rule_line(each: StandingRule, zone: str) -> str:
         until = f", until {datetime.fromtimestamp(each.expires_at, ZoneInfo(zone)):%Y-%m-%d}"
     left = f", {each.uses_left} uses left" if each.uses_left is not None else ""
     where = f", in session {each.session}" if each.session else ""
+    where = f", in runs of schedule {each.schedule}" if each.schedule else where
     return f"`{each.rule.id}` {each.rule.tool} to {targets}{until}{left}{where}"
 
 
@@ -149,20 +151,7 @@ def _handed(tx: Tx, context: Context, start: str, name: str) -> str:
             f"{found[0].name} may not answer this, or has never written to me alone.",
             "Choose somebody else.",
         )
-    tx.run(
-        "delivery_add",
-        id=mint("d"),
-        tenant=context.tenant,
-        session=prompt.session or "",
-        kind="show",
-        subject=f"prompt:{prompt.id}",
-        destination=places[0],
-        part=1,
-        payload=dumps({"prompt": prompt.id}),
-        status="open",
-        attempted=None,
-        now=context.house.now(),
-    )
+    show_in(tx, prompt, places[0], context.house.now())
     return f"{found[0].name} has the card too. Who answers first decides."
 
 
@@ -193,6 +182,8 @@ async def _role(context: Context, given: list[str]) -> str:
 
 
 async def _settings(context: Context, given: list[str]) -> str:
+    if len(given) == 2 and given[0] == "zone":
+        return await context.store.write(lambda tx: _set_zone(tx, context, given[1]))
     if given:
         if context.person.role not in ("operator", "owner"):
             raise NodError("Changing this needs the role operator.", "Ask an owner.")
@@ -200,18 +191,36 @@ async def _settings(context: Context, given: list[str]) -> str:
     here = await context.store.read(
         lambda tx: routing.mention_needed(tx, context.tenant, context.target)
     )
+    mine = await context.store.read(
+        lambda tx: people.zone_of(tx, context.tenant, context.person.id)
+    )
     lines = [f"{name}: {code(value)}" for name, value in context.settings]
+    lines.append(f"your zone: {code(mine or context.zone)}{'' if mine else ' (not set)'}")
     lines.append(f"mention in this channel's threads: {'needed' if here else 'not needed'}")
     return "\n".join(lines)
 
 
 def _set(tx: Tx, context: Context, given: Sequence[str]) -> str:
+    now = context.house.now()
+    if len(given) == 2 and given[0] == "name" and re.fullmatch(r"#[\w.-]+", given[1]):
+        place = routing.set_name(tx, context.tenant, context.target, given[1], now)
+        return f"{given[1]} is {code(place)} from now, for schedules that report there."
     if len(given) != 2 or given[0] != "mention" or given[1] not in ("on", "off"):
-        raise NodError("/settings was not understood.", "Write: /settings mention on|off")
-    needed, now = given[1] == "on", context.house.now()
+        raise NodError(
+            "/settings was not understood.",
+            "Write: /settings zone Europe/Berlin, name #standup, or mention on|off",
+        )
+    needed = given[1] == "on"
     channel = routing.set_mention(tx, context.tenant, context.target, needed, now)
     told = "must mention me" if needed else "need not mention me"
     return f"In {channel}, replies in my threads {told}."
+
+
+def _set_zone(tx: Tx, context: Context, name: str) -> str:
+    """Everybody says for themselves in which zone the times they write are meant."""
+    zone = zone_of(name).key
+    people.set_zone(tx, context.tenant, context.person.id, zone, context.house.now())
+    return f"Times you write are read in {zone} from now. Schedules that are there keep theirs."
 
 
 HOUSE = (
@@ -233,8 +242,8 @@ HOUSE = (
     Command(name="back", usage="", help="go on with the session before", run=_back),
     Command(
         name="settings",
-        usage="[mention on|off]",
-        help="what is set, and whether replies here must mention Nod",
+        usage="[zone NAME | name #PLACE | mention on|off]",
+        help="what is set: your time zone, what this place is called, whether to mention Nod here",
         run=_settings,
         most=2,
     ),

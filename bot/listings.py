@@ -14,7 +14,7 @@ from engine.errors import SessionError
 from engine.events import Event, Kind
 from engine.inbox import Prompt
 from engine.models.usage import UsageLine
-from engine.schedule.schedules import Schedule
+from engine.schedule.schedules import Fire, Schedule
 from engine.sessions import Session
 from engine.store.base import Row, Tx
 from engine.turn.journal import event_from
@@ -23,8 +23,10 @@ __all__ = [
     "audit_lines",
     "audit_of",
     "find_session",
+    "fire_lines",
     "inbox_lines",
     "schedule_lines",
+    "schedule_told",
     "session_lines",
     "spoken",
     "told",
@@ -100,13 +102,46 @@ def audit_of(tx: Tx, tenant: str, start: str, limit: int, zone: str) -> Iterator
 
 
 def schedule_lines(found: Sequence[Schedule]) -> Iterator[str]:
-    """Yield a line for each schedule: id, cron line, zone, next time, title."""
+    """Yield a line for each schedule: id, time, zone, next time, how the last run went, title."""
     if not found:
         yield "There are no schedules."
     for each in found:
-        zone = ZoneInfo(each.zone)
-        upcoming = _moment(each.next_at, zone) if each.next_at is not None else "switched off"
-        yield f"{each.id}  {each.cron:<14} {each.zone:<14} next {upcoming}  {_cut(each.title)}"
+        cron = each.cron or "once"
+        line = f"{each.id}  {cron:<14} {each.zone:<14} {_coming(each)}  {_cut(each.title)}"
+        yield f"{line}  (last run: {each.outcome})" if each.outcome else line
+
+
+def _coming(each: Schedule) -> str:
+    if each.next_at is not None:
+        return f"next {_moment(each.next_at, ZoneInfo(each.zone))}"
+    return "done" if each.when.once is not None and each.outcome else "switched off"
+
+
+def schedule_told(
+    each: Schedule, runs: Sequence[Fire], allowed: Sequence[str], now: float
+) -> Iterator[str]:
+    """Yield everything about a schedule; `allowed` is what its standing rules let it do."""
+    yield f"{each.id}  {each.title}"
+    yield f"When: {each.when}"
+    coming = "; ".join(each.when.upcoming(now)) if each.enabled else _coming(each)
+    yield f"Next: {coming}"
+    yield f"Reports to: {each.report_to or each.home}"
+    yield f"Missed runs: caught up {each.catch_up}; while one is at work: {each.overlap}"
+    yield f"Without asking: {'; '.join(allowed) or 'reads, and writes in a folder of its own'}"
+    yield f"What to do: {each.instructions}"
+    yield from fire_lines(runs, each.zone)
+
+
+def fire_lines(runs: Sequence[Fire], zone: str) -> Iterator[str]:
+    """Yield a line for each run: when due, outcome, duration, cost, thread, note."""
+    if not runs:
+        yield "It has not run yet."
+    for run in runs:
+        took = f"took {spoken(run.ended_at - run.fired_at)}" if run.ended_at is not None else ""
+        cost = f"${run.cost:.4f}{'+' if run.unpriced else ''}" if run.cost is not None else ""
+        cost = cost or ("cost unknown" if run.unpriced else "")
+        words = [run.status, took, cost, run.thread, run.session or "", run.note]
+        yield f"{_moment(run.due, ZoneInfo(zone))}  {'  '.join(filter(None, words))}"
 
 
 def usage_lines(lines: Sequence[UsageLine]) -> Iterator[str]:

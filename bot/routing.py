@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bot.answers import House
 from bot.surfaces.base import Said
 from engine import inbox, sessions
-from engine.canonical import loads
+from engine.canonical import dumps, loads
 from engine.inbox import Person
 from engine.sessions import Session
 from engine.store.base import Tx
@@ -20,8 +20,10 @@ __all__ = [
     "channel_of",
     "hops",
     "mention_needed",
+    "named",
     "route",
     "set_mention",
+    "set_name",
 ]
 
 #: Seconds after which a direct message begins a new session.
@@ -122,4 +124,18 @@ def set_mention(tx: Tx, tenant: str, target: str, needed: bool, now: float) -> s
     channel = channel_of(target)
     value = "true" if needed else "false"
     tx.run("setting_put", tenant=tenant, name=f"mention:{channel}", value=value, now=now)
+    return channel
+
+
+def named(tx: Tx, tenant: str, name: str) -> str:
+    """Return the place that was given this name, a thread_target; empty: none was."""
+    row = tx.one("setting_get", tenant=tenant, name=f"place:{name.lower()}")
+    return "" if row is None else str(loads(row["value"]))
+
+
+def set_name(tx: Tx, tenant: str, target: str, name: str, now: float) -> str:
+    """Give the channel of `target` a name by which schedules can report there; return it."""
+    channel = channel_of(target)
+    place = dumps(channel)
+    tx.run("setting_put", tenant=tenant, name=f"place:{name.lower()}", value=place, now=now)
     return channel

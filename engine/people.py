@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine import audit
+from engine.canonical import dumps, loads
 from engine.clock import mint
 from engine.errors import NodError
 from engine.inbox import ROLES, Person, Role
@@ -20,6 +21,8 @@ __all__ = [
     "seed_console",
     "seen_at",
     "set_role",
+    "set_zone",
+    "zone_of",
 ]
 
 #: The principal at the terminal: whoever runs the process owns it.
@@ -166,3 +169,14 @@ def places_of(tx: Tx, tenant: str, principal: str) -> list[str]:
 def _check(role: Role) -> None:
     if role not in ROLES:
         raise NodError(f"There is no role '{role}'.", f"Choose one of: {', '.join(ROLES)}.")
+
+
+def zone_of(tx: Tx, tenant: str, principal: str) -> str:
+    """Return the time zone the person said is theirs; empty: none was said."""
+    row = tx.one("setting_get", tenant=tenant, name=f"zone:{principal}")
+    return "" if row is None else str(loads(row["value"]))
+
+
+def set_zone(tx: Tx, tenant: str, principal: str, zone: str, now: float) -> None:
+    """Keep the person's time zone; that there is one of this name is for the caller to check."""
+    tx.run("setting_put", tenant=tenant, name=f"zone:{principal}", value=dumps(zone), now=now)

@@ -16,7 +16,15 @@ from engine.permissions.matching import RULED
 from engine.store.base import Row, Tx
 from engine.tools.base import Risk
 
-__all__ = ["StandingRule", "list_rules", "live_rules", "make_rule", "revoke", "take_use"]
+__all__ = [
+    "StandingRule",
+    "list_rules",
+    "live_rules",
+    "make_rule",
+    "of_schedule",
+    "revoke",
+    "take_use",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +41,8 @@ class StandingRule:
     made_under: tuple[str, ...]
     created_at: float
     revoked_at: float | None
+    #: Holds only in runs of this schedule, and ends with it or its instructions.
+    schedule: str | None = None
 
 
 def live_rules(tx: Tx, tenant: str, session: str, principal: str, now: float) -> tuple[Rule, ...]:
@@ -50,8 +60,8 @@ def make_rule(
     tool: str,
     risk: Risk,
     target: Iterable[str],
-    uses: int,
-    expires_at: float,
+    uses: int | None,
+    expires_at: float | None,
     taint: Iterable[str],
     made_under: Iterable[str],
     now: float,
@@ -59,12 +69,14 @@ def make_rule(
 ) -> Rule:
     """Keep the rule "this tool, to exactly this set, needs no asking" and return it.
 
-    `uses` is how often, `expires_at` until when (seconds since the epoch). `taint` is what the
+    `uses` is how often, `expires_at` until when (seconds since the epoch); only a rule that ends
+    with its `schedule` may go without (None). `taint` is what the
     session's log holds; each label must be among `made_under`, the labels the card named. Raises
     PromptError when no such rule can be.
     """
     pinned, named = tuple(sorted(set(target))), set(made_under)
-    if fault := _fault(tool, risk, pinned, uses, expires_at - now, sorted(set(taint) - named)):
+    ends = _ends(uses, expires_at, now, schedule)
+    if fault := _fault(tool, risk, pinned, ends, sorted(set(taint) - named)):
         raise PromptError(fault, "Allow it once instead.")
     rule = Rule(id=mint("r_"), tool=tool, target=pinned)
     tx.run(
@@ -100,29 +112,41 @@ def revoke(tx: Tx, tenant: str, rule_id: str, now: float) -> bool:
 
 def list_rules(tx: Tx, tenant: str) -> list[StandingRule]:
     """Return every rule of the tenant, also the ended ones, oldest first."""
-    return [
-        StandingRule(
-            rule=_rule(row),
-            session=row["session_id"],
-            principal=row["principal_id"],
-            uses_left=row["uses_left"],
-            expires_at=row["expires_at"],
-            made_under=tuple(loads(row["made_under"])),
-            created_at=row["created_at"],
-            revoked_at=row["revoked_at"],
-        )
-        for row in tx.all("rules_listed", tenant=tenant)
-    ]
+    return [_standing(row) for row in tx.all("rules_listed", tenant=tenant)]
 
 
-def _fault(
-    tool: str, risk: Risk, target: Sequence[str], uses: int, seconds: float, unnamed: Sequence[str]
-) -> str:
+def of_schedule(tx: Tx, schedule: str) -> list[StandingRule]:
+    """Return the rules that hold in the runs of this schedule, and nowhere else."""
+    return [_standing(row) for row in tx.all("rules_of_schedule", schedule=schedule)]
+
+
+def _standing(row: Row) -> StandingRule:
+    return StandingRule(
+        rule=_rule(row),
+        session=row["session_id"],
+        principal=row["principal_id"],
+        uses_left=row["uses_left"],
+        expires_at=row["expires_at"],
+        made_under=tuple(loads(row["made_under"])),
+        created_at=row["created_at"],
+        revoked_at=row["revoked_at"],
+        schedule=row["schedule_id"],
+    )
+
+
+def _ends(uses: int | None, expires_at: float | None, now: float, schedule: str | None) -> bool:
+    """Tell whether the rule has an end, and has not come to it."""
+    if uses is None or expires_at is None:
+        return bool(schedule)
+    return uses >= 1 and expires_at > now
+
+
+def _fault(tool: str, risk: Risk, target: Sequence[str], ends: bool, unnamed: Sequence[str]) -> str:
     if risk not in RULED:
         return f"{tool} is asked about each time: no standing rule covers it."
     if not target or not all(each.strip() for each in target):
         return "This call names no recipient, so there is nothing a standing rule could pin."
-    if uses < 1 or seconds <= 0:
+    if not ends:
         return "A standing rule needs a number of uses and a time in the future at which it ends."
     if unnamed:
         return f"The session holds outside text that was not named: {', '.join(unnamed)}."

@@ -13,7 +13,7 @@ from pathlib import Path
 from engine import audit, grants, sessions
 from engine.clock import mint
 from engine.errors import ScheduleError
-from engine.schedule.cron import in_zone, next_fire, zone_of
+from engine.schedule.cron import in_zone, zone_of
 from engine.schedule.schedules import Schedule, get, schedule_from, tell_owner
 from engine.sessions import Post, session_from
 from engine.store.base import Row, Tx
@@ -68,10 +68,9 @@ def fire(tx: Tx, schedule_id: str, due: float, now: float, *, data: Path) -> Fir
     if row is None:
         return None
     schedule = schedule_from(row)
-    upcoming = next_fire(schedule.cron, schedule.zone, max(now, due))
-    if not tx.run("schedule_claim", id=schedule_id, due=due, next=upcoming):
+    if not _claim(tx, schedule, due, schedule.when.next_after(max(now, due)), now):
         return None
-    late = now - due > LATE
+    late, following = now - due > LATE, schedule.when.next_after(due)
     occasion = _Occasion(
         schedule=schedule,
         fire=mint("f"),
@@ -79,7 +78,7 @@ def fire(tx: Tx, schedule_id: str, due: float, now: float, *, data: Path) -> Fir
         now=now,
         trigger="catch-up" if late else "schedule",
         data=data,
-        more=late and next_fire(schedule.cron, schedule.zone, due) <= now,
+        more=late and following is not None and following <= now,
     )
     if late and schedule.catch_up == "skip":
         subject = f"missed:{schedule.id}:{due:.0f}"
@@ -110,7 +109,8 @@ def run_now(tx: Tx, schedule_id: str, now: float, *, data: Path) -> Fired:
 def fail(tx: Tx, schedule_id: str, due: float, now: float, cause: str) -> bool:
     """Record that firing failed, move on to the next due time and tell the owner.
 
-    A schedule whose line or zone no longer can be is switched off. False: another has fired it.
+    A schedule whose line or zone no longer can be, or that comes once, is switched off. False:
+    another has fired it.
     """
     row = tx.one("schedule_get", id=schedule_id)
     if row is None:
@@ -118,16 +118,24 @@ def fail(tx: Tx, schedule_id: str, due: float, now: float, cause: str) -> bool:
     schedule = schedule_from(row)
     upcoming: float | None
     try:
-        upcoming, outlook = next_fire(schedule.cron, schedule.zone, max(now, due)), ""
+        upcoming = schedule.when.next_after(max(now, due))
     except ScheduleError:
-        upcoming, outlook = None, " It is switched off."
-    if not tx.run("schedule_claim", id=schedule_id, due=due, next=upcoming):
+        upcoming = None
+    outlook = " It is switched off." if upcoming is None else ""
+    if not _claim(tx, schedule, due, upcoming, now):
         return False
-    if upcoming is None:
-        tx.run("schedule_enable", id=schedule_id, enabled=0, next=None, now=now)
     _record(tx, schedule, mint("f"), due, now, "failed", cause)
     text = f"'{schedule.title}' could not be started: {cause}{outlook}"
     tell_owner(tx, schedule, f"failed:{schedule.id}:{due:.0f}", text, now)
+    return True
+
+
+def _claim(tx: Tx, schedule: Schedule, due: float, upcoming: float | None, now: float) -> bool:
+    """Take this due time and move on to the next; with none left, the schedule is switched off."""
+    if not tx.run("schedule_claim", id=schedule.id, due=due, next=upcoming):
+        return False
+    if upcoming is None:
+        tx.run("schedule_enable", id=schedule.id, enabled=0, next=None, now=now)
     return True
 
 
@@ -168,14 +176,14 @@ def _close(tx: Tx, before: Row, occasion: _Occasion, *, parked: bool) -> None:
     """Stop the run before, which waits for a person; one that is over without a word has failed."""
     if not parked:
         note = "it ended without a result"
-        tx.run("fire_ended", id=before["id"], status="failed", note=note)
+        tx.run("fire_ended", id=before["id"], status="failed", note=note, now=occasion.now)
         return
     stop = Post(
         kind="stop", key=f"supersede:{occasion.fire}", by="clock", body={"reason": "superseded"}
     )
     sessions.post(tx, sessions.get(tx, before["session_id"]), stop, occasion.now)
     note = f"it still waited for an answer when the run of {_when(occasion)} began"
-    tx.run("fire_ended", id=before["id"], status="superseded", note=note)
+    tx.run("fire_ended", id=before["id"], status="superseded", note=note, now=occasion.now)
 
 
 def _skip(tx: Tx, occasion: _Occasion, note: str, subject: str) -> Fired | None:

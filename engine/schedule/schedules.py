@@ -1,14 +1,15 @@
-"""The rows of schedules and their fires: add, find, switch, remove, and how each run ended."""
+"""The rows of schedules and their fires: add, find, change, switch, remove, how each run ended."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine import grants, inbox
 from engine.clock import mint
 from engine.errors import ScheduleError
-from engine.schedule.cron import next_fire
+from engine.schedule.cron import in_zone
+from engine.schedule.words import When
 from engine.store.base import Row, Tx
 from engine.targets import ThreadTarget
 
@@ -16,6 +17,8 @@ __all__ = [
     "Fire",
     "Schedule",
     "add",
+    "change",
+    "check",
     "enable",
     "find",
     "fires",
@@ -46,8 +49,8 @@ class Schedule:
     #: The principal it belongs to and whose rights its runs have.
     owner: str
     title: str
-    cron: str
-    zone: str
+    #: When it comes: a cron line, or one moment.
+    when: When
     #: What each run is told to do.
     instructions: str
     #: thread_target under which its runs speak.
@@ -63,6 +66,18 @@ class Schedule:
     next_at: float | None
     last_due: float | None
     created_at: float
+    #: How its latest run stands, where that was asked for; empty: none yet.
+    outcome: str = ""
+
+    @property
+    def cron(self) -> str:
+        """Its cron line; empty: it comes once."""
+        return self.when.cron
+
+    @property
+    def zone(self) -> str:
+        """The zone its times are read in."""
+        return self.when.zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +93,14 @@ class Fire:
     #: started, skipped, superseded, completed, failed
     status: str
     note: str
+    #: Epoch seconds; None: it has not ended, or never began.
+    ended_at: float | None
+    #: thread_target in which it was at work; empty: none.
+    thread: str
+    #: US dollars; None: no price is known, or no model was called.
+    cost: float | None
+    #: Calls of models whose price is unknown.
+    unpriced: int
 
 
 def schedule_from(row: Row) -> Schedule:
@@ -87,8 +110,7 @@ def schedule_from(row: Row) -> Schedule:
         tenant=row["tenant_id"],
         owner=row["owner_id"],
         title=row["title"],
-        cron=row["cron"],
-        zone=row["zone"],
+        when=When(zone=row["zone"], cron=row["cron"], once=row["once_at"]),
         instructions=row["instructions"],
         home=row["home"],
         report_to=row["report_to"],
@@ -109,8 +131,7 @@ def add(
     tenant: str,
     owner: str,
     title: str,
-    cron: str,
-    zone: str,
+    when: When,
     instructions: str,
     home: str,
     persona: str,
@@ -122,16 +143,14 @@ def add(
 ) -> Schedule:
     """Write a schedule, switched on, and return it; nothing that is due before `now` will run.
 
-    Raises ScheduleError for a line, zone, text or policy that cannot be, TargetError for a home
-    or report_to that is no thread_target.
+    Raises ScheduleError for a line, zone, moment, text or policy that cannot be, TargetError for a
+    home or report_to that is no thread_target.
     """
     title, instructions = title.strip(), instructions.strip()
-    _check_text("title", title, TITLE_LIMIT)
-    _check_text("text of instructions", instructions, INSTRUCTIONS_LIMIT)
+    check(title, instructions, report_to)
     _check_policy("catch_up", catch_up, CATCH_UP)
     _check_policy("overlap", overlap, OVERLAP)
-    for target in filter(None, (home, report_to)):
-        ThreadTarget.parse(target)
+    ThreadTarget.parse(home)
     schedule = mint("c")
     tx.run(
         "schedule_add",
@@ -139,8 +158,9 @@ def add(
         tenant=tenant,
         owner=owner,
         title=title,
-        cron=cron.strip(),
-        zone=zone,
+        cron=when.cron,
+        zone=when.zone,
+        once=when.once,
         instructions=instructions,
         home=str(ThreadTarget.parse(home)),
         report_to=report_to,
@@ -148,10 +168,62 @@ def add(
         model=model,
         catch_up=catch_up,
         overlap=overlap,
-        next=next_fire(cron, zone, now),
+        next=_next(when, now),
         now=now,
     )
     return get(tx, schedule)
+
+
+def change(
+    tx: Tx,
+    schedule: str,
+    *,
+    title: str,
+    when: When,
+    instructions: str,
+    report_to: str,
+    now: float,
+) -> Schedule:
+    """Give the schedule another time or task, switched on from `now`, and return it.
+
+    Its standing rules end when what it does, or where it reports, is another. Raises what `add`
+    raises, and ScheduleError when there is none of that id.
+    """
+    found, title, instructions = get(tx, schedule), title.strip(), instructions.strip()
+    check(title, instructions, report_to)
+    if (instructions, report_to) != (found.instructions, found.report_to):
+        tx.run("schedule_rules_revoke", id=schedule, now=now)
+    tx.run(
+        "schedule_change",
+        id=schedule,
+        title=title,
+        cron=when.cron,
+        zone=when.zone,
+        once=when.once,
+        instructions=instructions,
+        report_to=report_to,
+        next=_next(when, now),
+        now=now,
+    )
+    return get(tx, schedule)
+
+
+def _next(when: When, now: float) -> float:
+    upcoming = when.next_after(now)
+    if upcoming is None:
+        raise ScheduleError(
+            f"Its time is past: it is now {in_zone(now, when.zone)} ({when.zone}).",
+            "Name a later time.",
+        )
+    return upcoming
+
+
+def check(title: str, instructions: str, report_to: str) -> None:
+    """Raise ScheduleError or TargetError when no schedule can be called, do or report so."""
+    _check_text("title", title, TITLE_LIMIT)
+    _check_text("text of instructions", instructions, INSTRUCTIONS_LIMIT)
+    if report_to:
+        ThreadTarget.parse(report_to)
 
 
 def _check_text(what: str, text: str, limit: int) -> None:
@@ -191,8 +263,12 @@ def find(tx: Tx, tenant: str, start: str) -> Schedule:
 
 
 def listed(tx: Tx, tenant: str) -> list[Schedule]:
-    """Return the tenant's schedules, the oldest first. Reading moves no due time."""
-    return [schedule_from(row) for row in tx.all("schedule_list", tenant=tenant)]
+    """Return the tenant's schedules with their outcome, the oldest first.
+
+    Reading moves no due time.
+    """
+    rows = tx.all("schedules_told", tenant=tenant)
+    return [replace(schedule_from(row), outcome=row["outcome"]) for row in rows]
 
 
 def remove(tx: Tx, schedule: str, now: float) -> None:
@@ -209,11 +285,12 @@ def remove(tx: Tx, schedule: str, now: float) -> None:
 def enable(tx: Tx, schedule: str, enabled: bool, now: float) -> Schedule:
     """Switch the schedule on, from `now` on, or off; return it as it is then.
 
-    Raises ScheduleError when there is none of that id, or its line or zone no longer can be.
+    Raises ScheduleError when there is none of that id, its line or zone no longer can be, or its
+    one moment is past.
     """
     found = get(tx, schedule)
     if found.enabled != enabled:
-        upcoming = next_fire(found.cron, found.zone, now) if enabled else None
+        upcoming = _next(found.when, now) if enabled else None
         tx.run("schedule_enable", id=schedule, enabled=int(enabled), next=upcoming, now=now)
     return get(tx, schedule)
 
@@ -229,6 +306,10 @@ def fires(tx: Tx, schedule: str, limit: int = 20) -> list[Fire]:
             session=row["session_id"],
             status=row["status"],
             note=row["note"],
+            ended_at=row["ended_at"],
+            thread=row["thread"],
+            cost=row["cost"],
+            unpriced=row["unpriced"],
         )
         for row in tx.all("fires_of", schedule=schedule, limit=limit)
     ]
@@ -245,7 +326,8 @@ def run_ended(tx: Tx, session: str, status: str, now: float) -> None:
         return
     failed = status != "completed"
     note = _ENDINGS.get(status, status) if failed else ""
-    tx.run("fire_ended", id=row["id"], status="failed" if failed else "completed", note=note)
+    outcome = "failed" if failed else "completed"
+    tx.run("fire_ended", id=row["id"], status=outcome, note=note, now=now)
     if failed and status != "interrupted" and row["owner_id"]:
         inbox.ask(
             tx,

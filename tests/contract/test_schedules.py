@@ -19,6 +19,7 @@ from engine.schedule import fires, schedules, wakes
 from engine.schedule.alarm import QUIET, Alarm
 from engine.schedule.fires import Fired
 from engine.schedule.schedules import Schedule
+from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from engine.store.sqlite import SqliteStore
 
@@ -40,14 +41,17 @@ async def added(store: Store, now: float = START, **changes: Any) -> Schedule:
         "tenant": TENANT,
         "owner": OWNER,
         "title": "Morning briefing",
-        "cron": "0 8 * * *",
-        "zone": "UTC",
         "instructions": "Read the calendar and write the briefing.",
         "home": "console:main",
         "persona": "cowork",
         "model": "practice:rules",
     } | changes
-    return await store.write(lambda tx: schedules.add(tx, now=now, **values))
+    when = When(
+        cron=values.pop("cron", "0 8 * * *"),
+        zone=values.pop("zone", "UTC"),
+        once=values.pop("once", None),
+    )
+    return await store.write(lambda tx: schedules.add(tx, now=now, when=when, **values))
 
 
 async def fired(store: Store, schedule: Schedule, due: float, now: float, data: Path) -> Fired:
@@ -425,6 +429,7 @@ async def test_one_that_cannot_fire_is_switched_off_and_said_and_the_others_run(
             catch_up="once",
             overlap="skip",
             next=DUE,
+            once=None,
             now=START,
             id="zoneless",
             title="Lost",

@@ -213,7 +213,7 @@ COMMANDS: list[tuple[str, list[str], int, str]] = [
     ("nothing_said", ["mode"], 1, "Nothing was said in console:main yet"),
     ("bad_thread", ["new", "--thread", "a b"], 1, "is no thread target"),
     ("hidden_thread", ["new", "--thread", ".x"], 1, "is no console thread"),
-    ("bad_cron", ["schedule", "add", "x y", "go"], 1, "'x y' has 2 fields"),
+    ("bad_cron", ["schedule", "add", "x y", "go"], 1, "do not surely understand 'x y'"),
     ("bad_zone", ["schedule", "add", "0 8 * * *", "go", "--zone", "Mars/Base"], 1, "Mars/Base"),
     ("bad_target", ["schedule", "add", "0 8 * * *", "go", "--report-to", "me"], 1, "no thread"),
     ("no_folder", ["schedule", "add", "0 8 * * *", "go", "--read", "none"], 1, "There is no"),

@@ -50,6 +50,10 @@ async def test_the_morning_briefing_survives_two_kills_and_is_posted_once(tmp_pa
         words = f'add "0 8 * * 1-5" --report-to {REPORT_TO} Brief us.'
         made = await fake.command(private, ana, "schedule", words)
         await fake.until(lambda: made.told)
+        await fake.until(lambda: any("Confirm" in labels(each) for each in fake.of(private)))
+        asked = next(each for each in fake.of(private) if "Confirm" in labels(each))
+        await fake.press(asked, "Confirm", ana)
+        await fake.until(lambda: any("Confirmed by" in each for each in fake.shown(private)))
         await house.kill()
 
         # it is due, and the process dies while the card waits in the owner's direct messages

@@ -61,7 +61,12 @@ async def test_the_morning_briefing_survives_three_kills_and_is_posted_once(tmp_
         told = await slack.command(
             f'schedule add "0 8 * * 1-5" --report-to {REPORT_TO} Brief us.', channel="DM"
         )
-        assert "schedule" in str(told.payload).lower() or "next" in str(told.payload)
+        assert "Nothing is scheduled before you confirm" in str(told.payload)
+        await slack.until(lambda: card_in(slack))
+        asked = card_in(slack)
+        assert asked is not None
+        assert (await slack.press("Confirm", asked)).ok
+        await slack.until(lambda: not asked.buttons())
         await house.kill()
 
         # due, and the process dies while the card waits

@@ -41,7 +41,11 @@ async def test_the_morning_briefing_survives_two_kills_and_is_posted_once(tmp_pa
         await telegram.say(
             ANA, ANA, f'/schedule add "0 8 * * 1-5" --report-to {REPORT_TO} Brief us.'
         )
-        await telegram.until(lambda: len(telegram.of(ANA)) == 2)
+        await telegram.until(lambda: card_in(telegram))
+        asked = card_in(telegram)
+        assert asked is not None
+        await telegram.press(asked, next(each for each in asked.labels if "Confirm" in each), ANA)
+        await telegram.until(lambda: not asked.buttons)
         await house.kill()
 
         # due, and the process dies while the card waits

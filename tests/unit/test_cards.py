@@ -86,6 +86,23 @@ QUESTION = {
 }
 PLAN = {"card": "s1/1/3", "title": "A plan", "plan": "Move the files.", "steps": ["Copy", "Check"]}
 TAINTED = {"taint": ["web:example.org"], "rule_target": []}
+SCHEDULE = {
+    "title": "Schedule this?",
+    "tool": "propose_schedule",
+    "text": "Read the calendar and write the briefing.",
+    "facts": [
+        ["When", "At 08:00, Monday through Friday (Europe/Berlin)"],
+        ["Understood from", "every weekday at 8"],
+        ["Next", "Tue 17 Jun 2025, 08:00; Wed 18 Jun 2025, 08:00; Thu 19 Jun 2025, 08:00"],
+        ["Reports to", "slack:T1/C1"],
+        ["Without asking", "reads; messages to slack:T1/C1 only if you say so here"],
+    ],
+    "taint": [],
+    "arguments": {"report_to": "slack:T1/C1"},
+    "schedule": {"owner": "u1"},
+    "options_allowed": ["approve", "edit", "deny"],
+}
+NO_REPORT = {**SCHEDULE, "arguments": {"report_to": ""}, "taint": ["web:example.org"]}
 EXEC = {
     "tool": "shell",
     "title": "Run shell?",
@@ -123,6 +140,14 @@ GOLDENS = {
     "stopped": lambda: shown(decided(approval(), {"kind": "stopped", "reason": "stopped"})),
     "answered": lambda: shown(
         decided(of_kind("question", QUESTION), {"kind": "answer", "answers": {"Colour": "Red"}})
+    ),
+    "schedule": lambda: shown(of_kind("grant", SCHEDULE)),
+    "schedule_without_report": lambda: shown(of_kind("grant", NO_REPORT)),
+    "schedule_confirmed": lambda: shown(
+        decided(of_kind("grant", SCHEDULE), {"kind": "approve", "rule": True})
+    ),
+    "schedule_cancelled": lambda: shown(
+        decided(of_kind("grant", SCHEDULE), {"kind": "deny", "reason": ""})
     ),
     "full": lambda: cards.full_text(approval(payload=TAINTED)) + "\n",
 }

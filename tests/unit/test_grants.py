@@ -6,6 +6,7 @@ from pathlib import Path
 
 from engine import audit, grants, sessions
 from engine.schedule import fires, schedules
+from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from engine.tools.base import Root
 
@@ -18,8 +19,7 @@ def schedule_with_folder(tx: Tx) -> str:
         tenant="local",
         owner="console",
         title="Briefing",
-        cron="0 9 * * *",
-        zone="UTC",
+        when=When(cron="0 9 * * *", zone="UTC"),
         instructions="Prepare it.",
         home="console:main",
         persona="cowork",

@@ -219,8 +219,6 @@ def test_the_rule_finds_an_offender_and_spares_the_rest(rule: Rule) -> None:
 #: Functions that wait for their caller, and what it will be. It may only shrink.
 NOT_YET_CALLED = {
     "engine.models.usage.by_day": "usage by day on a surface",
-    "engine.schedule.cron.in_words": "the card that confirms a schedule",
-    "engine.schedule.fires.run_now": "a command that fires a schedule",
 }
 
 

@@ -58,7 +58,10 @@ on conflict (tenant_id, subject, destination, part) do nothing
 -- name: prompts_at
 select p.* from prompts p left join sessions s on s.id = p.session_id
 where p.tenant_id = :tenant and p.status = 'pending'
-  and (s.home = :target or (p.session_id is null and :target = :place))
+  and (s.home = :target or (p.session_id is null and (
+    :target = :place
+    or exists (select 1 from deliveries d where d.tenant_id = p.tenant_id
+               and d.subject = 'prompt:' || p.id and d.destination = :target))))
 order by p.created_at, p.id limit :limit
 
 -- Cards of no session, decided after they were last drawn.
@@ -91,6 +94,11 @@ order by t.created_at
 -- name: notice_open
 select id from prompts
 where tenant_id = :tenant and kind = 'notice' and status = 'pending' and subject like :prefix
+limit 1
+
+-- name: grant_open
+select id from prompts
+where tenant_id = :tenant and kind = 'grant' and status = 'pending' and subject like :prefix
 limit 1
 
 -- name: prompts_waiting

@@ -1,8 +1,15 @@
 -- name: schedule_add
 insert into schedules (id, tenant_id, owner_id, title, cron, zone, instructions, home, report_to,
-                       persona, model, catch_up, overlap, enabled, next_at, created_at, updated_at)
+                       persona, model, catch_up, overlap, enabled, next_at, once_at, created_at,
+                       updated_at)
 values (:id, :tenant, :owner, :title, :cron, :zone, :instructions, :home, :report_to,
-        :persona, :model, :catch_up, :overlap, 1, :next, :now, :now)
+        :persona, :model, :catch_up, :overlap, 1, :next, :once, :now, :now)
+
+-- name: schedule_change
+update schedules set title = :title, cron = :cron, zone = :zone, once_at = :once,
+  instructions = :instructions, report_to = :report_to, enabled = 1, next_at = :next,
+  updated_at = :now
+where id = :id
 
 -- name: schedule_get
 select * from schedules where id = :id
@@ -12,6 +19,12 @@ select * from schedules where tenant_id = :tenant and id like :prefix order by i
 
 -- name: schedule_list
 select * from schedules where tenant_id = :tenant order by created_at, id
+
+-- Each with how its last run went.
+-- name: schedules_told
+select s.*, coalesce((select f.status from fires f where f.schedule_id = s.id
+                      order by f.due desc limit 1), '') as outcome
+from schedules s where s.tenant_id = :tenant order by s.created_at, s.id
 
 -- name: schedule_remove
 delete from schedules where id = :id
@@ -40,7 +53,7 @@ on conflict (schedule_id, due) do nothing
 update fires set session_id = :session where id = :id
 
 -- name: fire_ended
-update fires set status = :status, note = :note where id = :id and status = 'started'
+update fires set status = :status, note = :note, ended_at = :now where id = :id and status = 'started'
 
 -- name: fire_of_session
 select f.*, coalesce(s.owner_id, '') as owner_id, coalesce(s.title, '') as title
@@ -51,8 +64,13 @@ where f.session_id = :session and f.status = 'started'
 select * from fires where schedule_id = :schedule and status = 'started' and session_id is not null
 order by fired_at desc limit 1
 
+-- Each with where it was at work and what that cost; unpriced: calls whose price is unknown.
 -- name: fires_of
-select * from fires where schedule_id = :schedule order by due desc limit :limit
+select f.*, coalesce(s.home, '') as thread,
+  (select sum(u.cost) from usage u where u.session_id = f.session_id) as cost,
+  (select count(*) from usage u where u.session_id = f.session_id and u.cost is null) as unpriced
+from fires f left join sessions s on s.id = f.session_id
+where f.schedule_id = :schedule order by f.due desc limit :limit
 
 -- name: wake_add
 insert into wakes (id, tenant_id, session_id, due, note, status)

@@ -1,0 +1,347 @@
+"""The command that puts work on the clock: typed as people say it, confirmed on a card."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from bot import listings, routing
+from bot.answers import show_in
+from bot.commanding import Command, Context
+from engine import grants, people
+from engine.errors import ScheduleError
+from engine.schedule import fires, proposals, schedules
+from engine.schedule.proposals import Proposal
+from engine.schedule.schedules import Schedule
+from engine.schedule.words import understand
+from engine.store.base import Tx
+from engine.targets import ThreadTarget
+from engine.tools.base import Root
+
+__all__ = ["SCHEDULE"]
+
+_EXAMPLES = (
+    "Write for example: `/schedule every weekday at 8: morning briefing to #standup`, "
+    "`/schedule tomorrow 17:30: remind me to call Bo`, `/schedule 0 8 * * 1-5: read the log`. "
+    "See /help for the rest."
+)
+#: Runs of one history.
+RUNS = 20
+
+#: The time ends at the first colon that a space or the end follows: 17:30 has none.
+_SAID = re.compile(r"(?P<when>.*?):(?:\s+(?P<what>.*))?", re.S)
+_PLACE = re.compile(
+    r"(?P<what>.*?)\s+to\s+(?P<place>here|#[\w.-]+|<#\w+(?:\|[^>]*)?>"
+    r"|(?:slack|telegram|discord|console):[^\s/]+(?:/[^\s/]+)*)\s*",
+    re.S,
+)
+
+
+async def _schedule(context: Context, given: list[str]) -> str:
+    verb, _, rest = (given[0] if given else "list").partition(" ")
+    act = _ACTS.get(verb.lower())
+    if act is not None:
+        return await act(context, rest.strip())
+    return await _asked(context, given[0])
+
+
+# -- making one
+
+
+async def _asked(context: Context, said: str, changes: Schedule | None = None) -> str:
+    """`every weekday at 8: morning briefing to #standup`: answered with a card."""
+    found = _SAID.fullmatch(said.strip())
+    if found is None:
+        raise ScheduleError("I do not see when, and what to do.", _EXAMPLES)
+    when, what = found["when"].strip(), (found["what"] or "").strip()
+
+    def work(tx: Tx) -> str:
+        place = _PLACE.fullmatch(what)
+        report_to = _place(tx, context, place["place"]) if place else ""
+        task = place["what"] if place else what
+        if changes is None:
+            return _propose(tx, context, _new(tx, context, when, task, report_to))
+        keeps = changes.report_to if place is None else report_to
+        return _propose(tx, context, _changed(tx, context, changes, when, task, keeps))
+
+    text = await context.store.write(work)
+    context.poke()
+    return text
+
+
+def _new(tx: Tx, context: Context, when: str, task: str, report_to: str) -> Proposal:
+    return Proposal(
+        tenant=context.tenant,
+        owner=context.person.id,
+        home=context.target,
+        persona=context.house.defaults.persona,
+        model=context.house.defaults.model,
+        when=understand(when, _zone(tx, context), context.house.now()),
+        said=when,
+        instructions=task,
+        report_to=report_to,
+    )
+
+
+def _changed(
+    tx: Tx, context: Context, before: Schedule, when: str, task: str, report_to: str
+) -> Proposal:
+    """Return what the schedule would be; what was not said stays."""
+    now = context.house.now()
+    return Proposal(
+        tenant=before.tenant,
+        owner=before.owner,
+        home=before.home,
+        persona=before.persona,
+        model=before.model,
+        when=understand(when, before.zone, now) if when else before.when,
+        said=when or before.cron or str(before.when),
+        instructions=task or before.instructions,
+        title=before.title,
+        report_to=report_to,
+        changes=before.id,
+    )
+
+
+def _propose(tx: Tx, context: Context, proposal: Proposal) -> str:
+    now = context.house.now()
+    prompt = proposals.propose(tx, proposal, now)
+    show_in(tx, prompt, context.target, now)
+    return f"I understood: {proposal.when}. Nothing is scheduled before you confirm the card."
+
+
+def _zone(tx: Tx, context: Context) -> str:
+    """Return the person's own zone, else the one that is set for all."""
+    return people.zone_of(tx, context.tenant, context.person.id) or context.zone
+
+
+def _place(tx: Tx, context: Context, said: str) -> str:
+    """Return the thread_target that was named; raises ScheduleError when it is not known."""
+    if said == "here":
+        return ""
+    here = ThreadTarget.parse(context.target)
+    if (channel := re.fullmatch(r"<#(\w+)(?:\|[^>]*)?>", said)) and len(here.path) > 1:
+        return str(ThreadTarget(surface=here.surface, path=(here.path[0], channel[1])))
+    if said.startswith("#"):
+        known = routing.named(tx, context.tenant, said)
+        if not known:
+            raise ScheduleError(
+                f"I do not know which place {said} is.",
+                f"Write there once: /settings name {said}",
+            )
+        return known
+    return str(ThreadTarget.parse(said))
+
+
+async def _add(context: Context, rest: str) -> str:
+    """`add "0 8 * * 1-5" what to do`, with options: the exact form, for scripts.
+
+    Whoever runs the process gets it at once; in chat it is a card like any other.
+    """
+    given = _words(rest)
+    if len(given) < 2:
+        raise ScheduleError("/schedule add was not understood.", f"Write: {_usage()}")
+    options, words = _options(given[1:])
+
+    def work(tx: Tx) -> str:
+        zone = _one(options, "zone") or _zone(tx, context)
+        proposal = Proposal(
+            tenant=context.tenant,
+            owner=context.person.id,
+            home=context.target,
+            persona=context.house.defaults.persona,
+            model=context.house.defaults.model,
+            when=understand(given[0], zone, context.house.now()),
+            said=given[0],
+            instructions=" ".join(words),
+            title=_one(options, "title"),
+            report_to=_one(options, "report-to"),
+            read=tuple(str(_readable(context, path)) for path in options["read"]),
+        )
+        if context.surface == "console":
+            return _made(tx, context, proposal)
+        return _propose(tx, context, proposal)
+
+    said = await context.store.write(work)
+    context.poke()  # it may be due before what the clock waits for
+    return said
+
+
+def _made(tx: Tx, context: Context, proposal: Proposal) -> str:
+    now = context.house.now()
+    made = schedules.add(
+        tx,
+        tenant=proposal.tenant,
+        owner=proposal.owner,
+        title=proposal.named,
+        when=proposal.when,
+        instructions=proposal.instructions,
+        home=proposal.home,
+        report_to=proposal.report_to,
+        persona=proposal.persona,
+        model=proposal.model,
+        now=now,
+    )
+    folders = [Root(path=Path(path)) for path in proposal.read]
+    thing = grants.of_schedule(made.id)
+    grants.give_folders(tx, context.tenant, thing, folders, by=context.person.id, now=now)
+    where = made.report_to or "here"
+    when = f"{made.cron} ({made.zone})" if made.cron else str(made.when)
+    return f"Schedule {made.id}: {when}. Its runs report to {where}."
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # an apostrophe in prose is no quote
+        return text.split()
+
+
+def _options(given: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Split `--name value` pairs off the front."""
+    options: dict[str, list[str]] = {name: [] for name in ("title", "zone", "report-to", "read")}
+    rest = list(given)
+    while rest and rest[0].startswith("--"):
+        name = rest.pop(0)[2:]
+        if name not in options or not rest:
+            fix = f"There are: {', '.join(f'--{known} VALUE' for known in options)}."
+            raise ScheduleError(f"'--{name}' was not understood.", fix)
+        options[name].append(rest.pop(0))
+    return options, rest
+
+
+def _one(options: Mapping[str, list[str]], name: str) -> str:
+    return options[name][-1] if options[name] else ""
+
+
+def _readable(context: Context, path: str) -> Path:
+    """Return a file or folder that runs may read: an owner's to give."""
+    if context.person.role != "owner":
+        raise ScheduleError("Only an owner may give a schedule folders to read.", "Ask an owner.")
+    found = Path(path)
+    if not found.is_absolute() or not found.exists():
+        raise ScheduleError(f"There is no {path}.", "Write its whole path, from / on.")
+    return found.resolve()
+
+
+# -- looking
+
+
+async def _list(context: Context, rest: str) -> str:
+    found = await context.store.read(lambda tx: schedules.listed(tx, context.tenant))
+    return "\n".join(listings.schedule_lines(found))
+
+
+async def _show(context: Context, rest: str) -> str:
+    def look(tx: Tx) -> str:
+        found = _own(tx, context, rest)
+        runs = schedules.fires(tx, found.id, 3)
+        allowed = [
+            f"{each.rule.tool} to {', '.join(each.rule.target)}"
+            for each in proposals.standing(tx, found.id)
+        ]
+        return "\n".join(listings.schedule_told(found, runs, allowed, context.house.now()))
+
+    return await context.store.read(look)
+
+
+async def _history(context: Context, rest: str) -> str:
+    def look(tx: Tx) -> str:
+        found = _own(tx, context, rest)
+        return "\n".join(listings.fire_lines(schedules.fires(tx, found.id, RUNS), found.zone))
+
+    return await context.store.read(look)
+
+
+# -- steering
+
+
+def _own(tx: Tx, context: Context, start: str) -> Schedule:
+    """Return the schedule, when the person may steer it."""
+    found = schedules.find(tx, context.tenant, start.strip("`"))
+    if found.owner != context.person.id and context.person.role not in ("operator", "owner"):
+        raise ScheduleError("This schedule belongs to somebody else.", "Ask them, or an owner.")
+    return found
+
+
+async def _run(context: Context, rest: str) -> str:
+    def work(tx: Tx) -> fires.Fired:
+        found = _own(tx, context, rest)
+        return fires.run_now(tx, found.id, context.house.now(), data=context.house.data)
+
+    fired = await context.store.write(work)
+    for session in filter(None, (fired.session, fired.superseded)):
+        context.enqueue(session)
+    context.poke()
+    if fired.status == "skipped":
+        return f"Not started: {fired.note}."
+    return f"'{fired.schedule.title}' runs now, in session {fired.session}."
+
+
+def _switch(enabled: bool) -> Callable[[Context, str], Awaitable[str]]:
+    async def act(context: Context, rest: str) -> str:
+        def work(tx: Tx) -> str:
+            found = _own(tx, context, rest)
+            now = context.house.now()
+            changed = schedules.enable(tx, found.id, enabled, now)
+            if not enabled:
+                return f"Schedule {found.id} is paused. `/schedule resume {found.id}` goes on."
+            return f"Schedule {found.id} goes on: next {changed.when.upcoming(now, 1)[0]}."
+
+        said = await context.store.write(work)
+        context.poke()
+        return said
+
+    return act
+
+
+async def _edit(context: Context, rest: str) -> str:
+    """`edit ID every day at 9`, `edit ID: other words`, or both: a card, like for a new one."""
+    start, space, said = rest.partition(" ")
+    if not space:
+        raise ScheduleError("/schedule edit was not understood.", f"Write: {_usage()}")
+    found = await context.store.read(lambda tx: _own(tx, context, start.rstrip(":")))
+    if start.endswith(":"):
+        said = f": {said}"
+    return await _asked(context, said if _SAID.fullmatch(said) else f"{said}:", found)
+
+
+async def _remove(context: Context, rest: str) -> str:
+    def work(tx: Tx) -> str:
+        found = _own(tx, context, rest)
+        schedules.remove(tx, found.id, context.house.now())
+        return f"Schedule {found.id} is removed."
+
+    return await context.store.write(work)
+
+
+_ACTS: Mapping[str, Callable[[Context, str], Awaitable[str]]] = {
+    "list": _list,
+    "add": _add,
+    "show": _show,
+    "history": _history,
+    "run": _run,
+    "pause": _switch(False),
+    "resume": _switch(True),
+    "edit": _edit,
+    "remove": _remove,
+    "delete": _remove,
+}
+
+
+def _usage() -> str:
+    return f"/schedule {SCHEDULE.usage}"
+
+
+SCHEDULE = Command(
+    name="schedule",
+    usage="WHEN: WHAT [to PLACE] | list | show ID | run ID | pause ID | resume ID | history ID "
+    "| edit ID [WHEN][: WHAT] | remove ID "
+    '| add "WHEN" [--title T] [--zone Z] [--report-to TARGET] [--read PATH] WHAT',
+    help="work at set times, for example: every weekday at 8: morning briefing to #standup",
+    run=_schedule,
+    most=None,
+    whole=True,
+)

@@ -1,0 +1,236 @@
+"""`/schedule` as people type it: a card first, then what can be seen and steered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bot import cards
+from bot.commands import run
+from bot.surfaces.base import Pressed
+from engine import inbox
+from engine.errors import NodError
+from engine.inbox import Person, Prompt
+from engine.permissions import rules
+from engine.schedule import schedules
+from engine.schedule.schedules import Schedule
+from engine.store.base import Store
+from tests.fakes.chat import ANA, Chat, chatting
+from tests.fakes.scripted import ScriptedModel
+
+NOW = 1_750_057_320.0  # Mon 16 Jun 2025, 07:02 UTC
+
+
+@pytest.fixture
+async def chat(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Chat]:
+    async with chatting(
+        sqlite_store, tmp_path, ScriptedModel(), at_work=False, presenting=False, now=lambda: NOW
+    ) as made:
+        yield made
+
+
+async def do(
+    chat: Chat, line: str, *, target: str = "console:main", role: str = "owner", by: str = "console"
+) -> str:
+    name, _, arguments = line.partition(" ")
+    context = replace(chat.context, person=Person(id=by, role=role, name=by), target=target)
+    return await run(context, name, arguments)
+
+
+async def card(chat: Chat) -> Prompt:
+    waiting = await chat.store.read(lambda tx: inbox.pending(tx, "local"))
+    assert len(waiting) == 1, waiting
+    return waiting[0]
+
+
+async def planned(chat: Chat) -> list[Schedule]:
+    return await chat.store.read(lambda tx: schedules.listed(tx, "local"))
+
+
+async def made(chat: Chat, line: str = "schedule every weekday at 8: Brief us.") -> Schedule:
+    """Type it, and confirm the card."""
+    await do(chat, line)
+    await do(chat, f"approve {(await card(chat)).id}")
+    [schedule] = await planned(chat)
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("said", "when", "task"),
+    [
+        pytest.param(
+            "every weekday at 8: morning briefing",
+            "At 08:00, Monday through Friday (UTC)",
+            "morning briefing",
+            id="rhythm",
+        ),
+        pytest.param(
+            'tomorrow 17:30: say: "it\'s time"\nand go',
+            "Once, Tue 17 Jun 2025, 17:30 (UTC)",
+            'say: "it\'s time"\nand go',
+            id="moment-and-words-kept-as-typed",
+        ),
+        pytest.param("in 2 hours: go", "Once, Mon 16 Jun 2025, 09:02 (UTC)", "go", id="C-13"),
+        pytest.param("0 8 * * 1-5: go", "At 08:00, Monday through Friday (UTC)", "go", id="cron"),
+        pytest.param("@daily: go", "At 00:00, every day (UTC)", "go", id="alias"),
+    ],
+)
+async def test_what_is_typed_is_answered_with_a_card_and_not_scheduled(
+    chat: Chat, said: str, when: str, task: str
+) -> None:
+    told = await do(chat, f"schedule {said}")
+    assert when in told and "Nothing is scheduled before" in told
+    prompt = await card(chat)
+    assert dict(prompt.payload["facts"])["When"] == when
+    assert prompt.payload["arguments"]["instructions"] == task
+    assert await planned(chat) == []
+    shown = await chat.rows("deliveries_of", tenant="local", subject=f"prompt:{prompt.id}")
+    assert [row["destination"] for row in shown] == ["console:main"]
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        pytest.param("soon: go", "do not surely understand 'soon'", id="when"),
+        pytest.param("every weekday at 8", "I do not see when, and what to do", id="no-colon"),
+        pytest.param("every weekday at 8:", "needs a", id="nothing-to-do"),
+        pytest.param("today 7:00: go", "it is now Mon 16 Jun 2025, 07:02", id="C-08-past"),
+        pytest.param("today 7:02: go", "is past", id="C-08-now"),
+        pytest.param("every day at 8: brief to #standup", "/settings name #standup", id="place"),
+        pytest.param("show nosuch", "No schedule", id="no-such"),
+        pytest.param("edit x", "not understood", id="edit-what"),
+        pytest.param("add x", "not understood", id="add-what"),
+    ],
+)
+async def test_what_cannot_be_is_refused_and_asks_nobody(chat: Chat, said: str, says: str) -> None:
+    with pytest.raises(NodError, match=says):
+        await do(chat, f"schedule {said}")
+    assert await chat.store.read(lambda tx: inbox.pending(tx, "local")) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "said", "place"),
+    [
+        pytest.param("slack:T1/C9", "<#C1|standup>", "slack:T1/C1", id="slack-mention"),
+        pytest.param("discord:G1/C9/T1", "<#42>", "discord:G1/42", id="discord-mention"),
+        pytest.param("console:main", "slack:T1/C1/17.1", "slack:T1/C1/17.1", id="target"),
+        pytest.param("console:main", "#standup", "telegram:B/-100", id="name"),
+        pytest.param("console:main", "here", "", id="here"),
+    ],
+)
+async def test_the_place_it_reports_to_is_exact(
+    chat: Chat, target: str, said: str, place: str
+) -> None:
+    """C-13: the target is kept with the schedule."""
+    await do(chat, "settings name #Standup", target="telegram:B/-100/7")
+    await do(chat, f"schedule every day at 8: talk to people to {said}", target=target)
+    arguments = (await card(chat)).payload["arguments"]
+    assert (arguments["report_to"], arguments["instructions"]) == (place, "talk to people")
+
+
+async def test_words_that_name_no_place_stay_words(chat: Chat) -> None:
+    await do(chat, "schedule every day at 8: say hello to everybody")
+    assert (await card(chat)).payload["arguments"]["instructions"] == "say hello to everybody"
+
+
+async def test_times_are_read_in_the_zone_of_the_person(chat: Chat) -> None:
+    told = await do(chat, "settings zone America/New_York")
+    assert "America/New_York" in told
+    assert "your zone: `America/New_York`" in await do(chat, "settings")
+    assert "(not set)" in await do(chat, "settings", by="u2")
+    schedule = await made(chat)
+    assert schedule.zone == "America/New_York"
+    zone = ZoneInfo("America/New_York")
+    assert datetime.fromtimestamp(schedule.next_at or 0, zone).hour == 8
+    with pytest.raises(NodError, match="no time zone"):
+        await do(chat, "settings zone Mars/Base")
+
+
+async def test_in_chat_the_exact_form_is_a_card_too(chat: Chat) -> None:
+    """On the console, where whoever types it runs the process, it is there at once."""
+    await do(chat, 'schedule add "0 8 * * 1-5" Brief us.', target="slack:T1/D1")
+    assert (await card(chat)).payload["schedule"]["home"] == "slack:T1/D1"
+    assert await planned(chat) == []
+    await do(chat, 'schedule add "0 8 * * 1-5" Brief us.')
+    assert len(await planned(chat)) == 1
+
+
+async def test_a_press_confirms_with_the_rule_and_a_change_asks_again(chat: Chat) -> None:
+    await do(chat, "schedule every day at 8: brief us to slack:T1/C1")
+    first = await card(chat)
+    arguments = {**first.payload["arguments"], "when": "every day at 9"}
+
+    async def press(prompt: Prompt, answer: str, event: str = "once", **more: object) -> str:
+        pressed = Pressed(
+            event=f"{prompt.id}-{answer}-{event}",
+            target="console:main",
+            person=ANA,
+            token=cards.token(prompt, answer, chat.key),
+            ref="",
+            **more,  # type: ignore[arg-type]
+        )
+        return (await chat.take(pressed)).text
+
+    assert "surely" in await press(first, "edit", arguments={**arguments, "when": "soon"})
+    refused = await card(chat)
+    assert refused.id == first.id, "what cannot be leaves the card as it was"
+    assert await press(first, "edit", "again", arguments=arguments) == ""
+    second = await card(chat)
+    await press(second, "rule")
+    [schedule] = await planned(chat)
+    assert schedule.cron == "0 9 * * *"
+    [rule] = await chat.store.read(lambda tx: rules.of_schedule(tx, schedule.id))
+    assert rule.rule.target == ("slack:T1/C1",)
+    assert f"in runs of schedule {schedule.id}" in await do(chat, "rules")
+    assert "send_message to slack:T1/C1" in await do(chat, f"schedule show {schedule.id}")
+
+
+async def test_it_is_shown_run_paused_resumed_and_removed(chat: Chat) -> None:
+    schedule = await made(chat)
+    assert "Brief us." in await do(chat, "schedule list")
+    shown = await do(chat, f"schedule show {schedule.id[:6]}")
+    assert "Next: Mon 16 Jun 2025, 08:00" in shown and "It has not run yet." in shown
+    assert "runs now, in session" in await do(chat, f"schedule run {schedule.id}")
+    with pytest.raises(NodError, match="this very moment"):
+        await do(chat, f"schedule run {schedule.id}")
+    assert "started" in await do(chat, f"schedule history {schedule.id}")
+    assert "(last run: started)" in await do(chat, "schedule")
+    await do(chat, f"schedule pause {schedule.id}")
+    assert "switched off" in await do(chat, "schedule")
+    assert "next Mon 16 Jun 2025, 08:00" in await do(chat, f"schedule resume {schedule.id}")
+    await do(chat, f"schedule delete {schedule.id}")
+    assert "There are no schedules" in await do(chat, "schedule")
+
+
+@pytest.mark.parametrize(
+    ("said", "cron", "task"),
+    [
+        pytest.param("every day at 9", "0 9 * * *", "Brief us.", id="time"),
+        pytest.param(": Brief them.", "0 8 * * 1-5", "Brief them.", id="task"),
+        pytest.param("every day at 9:30: Brief them.", "30 9 * * *", "Brief them.", id="both"),
+    ],
+)
+async def test_an_edit_is_a_card_and_changes_the_same_schedule(
+    chat: Chat, said: str, cron: str, task: str
+) -> None:
+    before = await made(chat)
+    await do(chat, f"schedule edit {before.id} {said}".replace(" :", ":"))
+    assert await planned(chat) == [before]
+    await do(chat, f"approve {(await card(chat)).id}")
+    [after] = await planned(chat)
+    assert (after.id, after.cron, after.instructions) == (before.id, cron, task)
+    assert after.next_at is not None and after.next_at > NOW, "C-06: the next one, from now"
+
+
+@pytest.mark.parametrize("verb", ["run", "pause", "resume", "remove", "edit", "show", "history"])
+async def test_what_belongs_to_others_is_left_alone(chat: Chat, verb: str) -> None:
+    schedule = await made(chat)
+    with pytest.raises(NodError, match="somebody else"):
+        more = " every day at 9" if verb == "edit" else ""
+        await do(chat, f"schedule {verb} {schedule.id}{more}", role="member", by="u7")
+    assert await planned(chat) == [schedule]
