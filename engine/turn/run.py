@@ -222,8 +222,11 @@ async def preview(tool: Tool, call: Call, ctx: ToolContext) -> str:
     try:
         async with asyncio.timeout(PREVIEW_LIMIT):
             return await tool.preview(ctx, call.arguments)
+    except ToolError as error:
+        return f"(no preview: {error})"
     except Exception as error:  # noqa: BLE001  # broad: a tool is a plug-in border
-        return f"(no preview: {error or type(error).__name__})"
+        _log.exception("the preview of %s failed", tool.name)
+        return f"(no preview: {type(error).__name__})"  # its text may hold what no card should show
 
 
 async def witness(tool: Tool, call: Call, ctx: ToolContext) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine import inbox, people, sessions
-from engine.errors import PromptError
+from engine.errors import PromptError, ToolError
 from engine.events import Event, Kind
 from engine.permissions import rules
 from engine.sessions import Post
@@ -437,3 +437,30 @@ async def test_no_rule_is_made_under_outside_text_that_came_after_the_card(
         assert await store.read(lambda tx: rules.list_rules(tx, "local")) == []
         assert (await world.answer(card, "once")).status == "resolved"
         await world.settle()
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        pytest.param(ToolError("No such file."), "No such file.", id="a-tools-own-words"),
+        pytest.param(
+            RuntimeError("GET https://host/?key=hunter2 failed"), "RuntimeError", id="anything-else"
+        ),
+    ],
+)
+async def test_a_preview_that_fails_shows_the_tools_own_words_only(
+    store: Store, tmp_path: Path, error: Exception, shown: str
+) -> None:
+    async def preview(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+        raise error
+
+    @tool(risk=Risk.EXTERNAL, preview=preview)
+    async def push(ctx: ToolContext) -> Result:
+        """Push."""
+        return Result(text="pushed")
+
+    async with running(store, tmp_path, ScriptedModel([calls(call("push"))]), tools=[push]) as w:
+        session = await w.open()
+        await w.turn(session, "Go")
+        (card,) = await w.pending(session)
+    assert card.payload["preview"] == f"(no preview: {shown})"
