@@ -229,6 +229,8 @@ class Outbox:
             ref = await _within(TIMEOUT, surface.find(target, subject))
             if ref is not None:
                 return ref
+            if not surface.capabilities.look_up:
+                message = Message(text=message.text, card=message.card, footer=DUPLICATE)
         upload = surface.upload(target, files, message, subject)
         return await self._counted(target, UPLOAD_TIMEOUT, upload)
 

@@ -65,3 +65,17 @@ async def test_what_is_posted_and_what_fails_is_counted(sqlite_store: Store) -> 
     await outbox.update("memory:a", ref, Message(text="three"))
     assert counts.get("nod_posts_total", surface="memory", outcome="failed") == 1
     assert counts.get("nod_posts_total", surface="memory", outcome="sent") == 2
+
+
+@pytest.mark.parametrize("look_up", [True, False], ids=["found", "cannot-be-looked-up"])
+async def test_a_file_that_an_earlier_run_may_have_uploaded_is_found_or_marked(
+    sqlite_store: Store, tmp_path: Path, look_up: bool
+) -> None:
+    surface = MemorySurface(look_up=look_up)
+    outbox = Outbox(sqlite_store, {"memory": surface}, lambda: 1.0)
+    file, message = tmp_path / "a.txt", Message(text="a.txt")
+    file.write_text("a")
+    for doubt in (False, True):
+        await outbox.upload("memory:x", [file], message, "event:s/1", doubt=doubt)
+    marked = ["Possibly shown twice" in text for text in surface.of("memory:x")]
+    assert marked == ([False] if look_up else [False, True])
