@@ -15,7 +15,7 @@ from bot import answers, showing
 from bot.outbox import Shown, fingerprint
 from bot.showing import Part
 from bot.stage import Stage
-from bot.surfaces.base import Message, SurfaceError
+from bot.surfaces.base import MORE, Message, SurfaceError
 from engine import sessions
 from engine.errors import NodError, ToolError
 from engine.events import Event
@@ -303,7 +303,7 @@ class Follower:
     async def _grow(self) -> None:
         """Show the answer so far, then wait as long as the surface's pace asks."""
         self._changed = False
-        place, message = self._place, Message(text=f"{self._text} …", growing=True)
+        place, message = self._place, Message(text=self._text + MORE, growing=True)
         subject = f"answer:{self.session}/{place[0]}/{place[1]}"
         if self._ref:
             await self._stage.outbox.update(self.home, self._ref, message)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.markup import plain
-from bot.surfaces.base import Message
+from bot.surfaces.base import Message, Task
 from engine.events import Event, Kind
 
 __all__ = ["Part", "parts"]
@@ -121,8 +121,10 @@ _SIGNS = {"done": "✓", "in_progress": "▸"}
 
 def _progress(fact: Event) -> Part:
     todos: Sequence[Mapping[str, Any]] = fact.body["todos"]
-    lines = [f"{_SIGNS.get(each['status'], '·')} {plain(str(each['content']))}" for each in todos]
-    return Part(kind="progress", facts=(fact,), message=Message(text="\n".join(lines)))
+    tasks = tuple(Task(title=plain(str(each["content"])), status=each["status"]) for each in todos)
+    lines = [f"{_SIGNS.get(each.status, '·')} {each.title}" for each in tasks]
+    message = Message(text="\n".join(lines), tasks=tasks)
+    return Part(kind="progress", facts=(fact,), message=message)
 
 
 def _file(fact: Event) -> Part | None:

@@ -14,7 +14,7 @@ from bot.render.measure import ZWSP, seen, units
 from bot.render.packer import Piece, indent, packed
 from bot.render.tables import laid_out
 
-__all__ = ["Part", "mrkdwn", "render", "render_open", "sections", "texts"]
+__all__ = ["Part", "flowing", "mrkdwn", "render", "render_open", "sections", "texts"]
 
 #: Characters: of a message's `markdown` blocks, beyond which Slack answers msg_blocks_too_long;
 #: of one section; of a message's `text`, which is refused from about 4,000.
@@ -70,6 +70,16 @@ def sections(text: str) -> list[Part]:
             parts.append(Part(blocks=(section,), fallback=shown_text))
             room = BLOCKS - len(shown_text)
     return parts
+
+
+def flowing(text: str) -> str:
+    """Return the part of `text`, still being written, that may go into a stream, where Slack
+    itself reads the Markdown: up to the last whole word, and nothing in it tells anybody.
+
+    What `flowing` returns for a text is a prefix of what it returns for a longer one.
+    """
+    whole = re.match(r"(?s).*\s", text)
+    return _inert(whole[0]) if whole else ""
 
 
 def texts(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from bot.cards import Card
 from engine.errors import NodError
 
 __all__ = [
+    "MORE",
     "Attachment",
     "Author",
     "Capabilities",
@@ -29,7 +30,11 @@ __all__ = [
     "Said",
     "Surface",
     "SurfaceError",
+    "Task",
 ]
+
+#: How a text ends that is still being written.
+MORE = " …"
 
 
 class SurfaceError(NodError):
@@ -151,6 +156,15 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One step of a to-do list, for platforms that show such a list in a form of its own."""
+
+    title: str
+    #: pending, in_progress or done
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """What is shown, in no platform's dialect."""
 
@@ -159,8 +173,10 @@ class Message:
     card: Card | None = None
     #: One small line below.
     footer: str = ""
-    #: More of it is still being written; an edit with the whole follows.
+    #: More of it is still being written, so it ends in `MORE`; an edit with the whole follows.
     growing: bool = False
+    #: A to-do list, which `text` shows as well.
+    tasks: tuple[Task, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -269,6 +269,7 @@ class SlackSurface:
     async def _sign(self, said: Said, receipt: Receipt) -> None:
         """Show at once that the message was taken."""
         _, channel, ts = said.event.split("/")
+        self._out().heard(said.target, *said.person.id.split("/", 1))
         if said.direct:
             self._last[said.target] = (channel, ts)
             self._last.move_to_end(said.target)

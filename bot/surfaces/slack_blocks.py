@@ -17,7 +17,19 @@ from bot.markup import plain
 from bot.render.slack import Part, mrkdwn, render, render_open, sections, texts
 from bot.surfaces.base import Message
 
-__all__ = ["ASK", "FORM", "LOOK", "OURS", "board", "caption", "form", "levels", "page", "values"]
+__all__ = [
+    "ASK",
+    "FORM",
+    "LOOK",
+    "OURS",
+    "board",
+    "caption",
+    "form",
+    "levels",
+    "page",
+    "plan",
+    "values",
+]
 
 OURS = "nod:"
 ASK, PRESS, LOOK, FORM, PAGE = "nod:ask", "nod:press", "nod:look", "nod:form", "nod:page"
@@ -28,6 +40,8 @@ SECTION, LABEL, TITLE, INPUT, CONTEXT = 3_000, 75, 24, 3_000, 2_000
 BLOCKS, VIEW_BLOCKS = 50, 100
 #: Characters of all text of a card: Slack refuses a message of more than about 13,200.
 CARD = 11_000
+#: Cards of one plan, and characters of one's title: no limit is documented, so careful ones.
+TASKS, CARD_TITLE = 40, 150
 #: Rows of one card that fit whatever they hold; the rest is in the inbox.
 ROWS = 10
 #: Buttons in one row of them.
@@ -44,6 +58,8 @@ def levels(message: Message) -> Iterator[list[Part]]:
     if message.card is not None:
         yield [_with_footer([card(message.card)], message.footer)[0]]
         return
+    if message.tasks:
+        yield _with_footer([plan(message)], message.footer)
     best = render_open if message.growing else render
     yield _with_footer(best(message.text), message.footer)
     yield _with_footer(sections(message.text), message.footer)
@@ -59,6 +75,31 @@ def _with_footer(parts: list[Part], footer: str) -> list[Part]:
         return [Part(blocks=(small,), fallback=mrkdwn(footer))]
     *before, last = parts
     return [*before, Part(blocks=(*last.blocks, small), fallback=last.fallback)]
+
+
+def plan(message: Message) -> Part:
+    """Return the message's to-do list as a plan of task cards.
+
+    https://docs.slack.dev/reference/block-kit/blocks/plan-block
+    """
+    done = sum(each.status == "done" for each in message.tasks)
+    tasks = [
+        {
+            "type": "task_card",
+            "task_id": f"task-{number}",
+            "title": _plain(each.title, CARD_TITLE)["text"],
+            "status": _STATUS.get(each.status, "pending"),
+        }
+        for number, each in enumerate(message.tasks[:TASKS], 1)
+    ]
+    title = f"{done} of {len(message.tasks)} done"
+    if len(message.tasks) > TASKS:
+        title += f", the first {TASKS} shown"
+    block = {"type": "plan", "title": title, "tasks": tasks}
+    return Part(blocks=(block,), fallback=mrkdwn(message.text))
+
+
+_STATUS = {"in_progress": "in_progress", "done": "complete"}
 
 
 def caption(message: Message, block_id: str, names: Sequence[str]) -> list[Block]:

@@ -1,7 +1,8 @@
 """Puts messages on Slack: one lane a conversation, in order, cards first, newest edit only.
 
-A long message is several posts. The first one's ref stands for all; each carries the delivery and
-its number in its metadata, so the others are found again, also by the next process.
+A long message is several posts, and an answer is streamed while it is written. The first one's ref
+stands for all; each carries the delivery and its number in its metadata, so the others are found
+again, also by the next process.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bot.surfaces import slack_blocks
 from bot.surfaces.base import Message, SurfaceError
 from bot.surfaces.slack_faults import Unshowable
 from bot.surfaces.slack_places import Place, Spot
+from bot.surfaces.slack_stream import Reader, Stream, ended
 from bot.surfaces.slack_teams import Team, Teams
 from engine.canonical import clean, digest
 
@@ -83,6 +85,10 @@ class _Posted:
 
     delivery: str
     parts: list[str] = field(default_factory=list)
+    #: What shows it while it is still being written.
+    stream: Stream | None = None
+    #: ts of a post that an earlier run may have left streaming.
+    left: str = ""
 
 
 class Sender:
@@ -100,6 +106,8 @@ class Sender:
         self._wanted: dict[str, Message] = {}
         #: (team, user) -> DM channel.
         self._direct: dict[tuple[str, str], str] = {}
+        #: thread_target -> who wrote there last.
+        self._readers: OrderedDict[str, Reader] = OrderedDict()
 
     # -- the four ways out
 
@@ -110,7 +118,8 @@ class Sender:
         spot = Spot(team=team.id, channel=place.channel, ts="?", thread=place.thread)
         async with self._lane(spot).turn(_rank(message)):
             try:
-                await self._lay(team, spot, posted, message)
+                if not await self._grow(team, spot, posted, message, self._readers.get(target)):
+                    await self._lay(team, spot, posted, message)
             except SurfaceError as error:
                 if not posted.parts:
                     raise
@@ -133,7 +142,47 @@ class Sender:
             del self._wanted[ref]
             posted = await self._found(team, spot, message)
             _remember(self._posted, ref, posted)
-            await self._lay(team, spot, posted, message)
+            if not (message.growing and posted.stream and await posted.stream.grow(message.text)):
+                await self._settle(team, spot, posted)
+                await self._lay(team, spot, posted, message)
+
+    # -- streams
+
+    def heard(self, target: str, team: str, user: str) -> None:
+        """Learn who is to read the next answer in a thread."""
+        _remember(self._readers, target, (team, user))
+
+    async def _grow(
+        self, team: Team, spot: Spot, posted: _Posted, message: Message, reader: Reader | None
+    ) -> bool:
+        """Begin to stream an answer; False: this place, workspace or text takes no stream."""
+        if not (message.growing and spot.thread and reader):
+            return False
+        if "chat_startStream" in team.refused:
+            return False
+        posted.stream = Stream(
+            team,
+            spot,
+            reader,
+            posted.parts,
+            lambda number: _carried(posted.delivery, number),
+            asyncio.get_running_loop().time,
+        )
+        if await posted.stream.grow(message.text):
+            return True
+        await self._settle(team, spot, posted)
+        return False
+
+    async def _settle(self, team: Team, spot: Spot, posted: _Posted) -> None:
+        """End what is streaming, so that the posts can be edited."""
+        if posted.stream is not None:
+            await posted.stream.end()
+            posted.stream = None
+        if posted.left:
+            await ended(team, spot.channel, posted.left)
+            posted.left = ""
+
+    # -- files
 
     async def upload(
         self, target: str, files: Sequence[Path], message: Message, delivery: str
@@ -160,15 +209,21 @@ class Sender:
         Raises SurfaceError when that cannot be told.
         """
         team, place = await self._place(target)
-        mark = _mark(delivery)
+        mark, left = _mark(delivery), ""
         async for each in self.messages(team, place):
+            left = each["ts"] if _is_left(each, team) else left
             shown = _metadata(each)
             first = shown.get("delivery") == delivery and shown.get("part") == 1
             if first or any(block.get("block_id") == mark for block in each.get("blocks") or ()):
                 thread = place.thread
                 spot = Spot(team=team.id, channel=place.channel, ts=each["ts"], thread=thread)
                 return str(spot)
-        return None
+        if not left or not delivery.startswith("answer:"):
+            return None
+        # Only a stream that was never ended carries nothing: the answer that was being written.
+        ref = str(Spot(team=team.id, channel=place.channel, ts=left, thread=place.thread))
+        _remember(self._posted, ref, _Posted(delivery, [left], left=left))
+        return ref
 
     # -- places
 
@@ -234,22 +289,22 @@ class Sender:
         held = posted.parts
         for number, part in enumerate(parts):
             shown = {"blocks": list(part.blocks), "text": part.fallback}
+            carried = _carried(posted.delivery, number + 1)
             if number < len(held):
-                await self._change(team, spot.channel, held[number], shown)
+                await self._change(team, spot.channel, held[number], shown, carried)
             else:
-                payload = {"delivery": posted.delivery, "part": number + 1}
-                held.append(await self._add(team, spot, shown, payload))
+                held.append(await self._add(team, spot, shown, carried))
         while len(held) > len(parts):
             await team.call("chat_delete", channel=spot.channel, ts=held[-1])
             held.pop()
 
     async def _add(
-        self, team: Team, spot: Spot, shown: Mapping[str, Any], payload: Mapping[str, Any]
+        self, team: Team, spot: Spot, shown: Mapping[str, Any], carried: Mapping[str, Any]
     ) -> str:
         posted = await team.call(
             "chat_postMessage",
             channel=spot.channel,
-            metadata={"event_type": EVENT, "event_payload": dict(payload)},
+            metadata=carried,
             unfurl_links=False,
             unfurl_media=False,
             **_threaded(spot),
@@ -259,11 +314,19 @@ class Sender:
         _remember(self._looks, (spot.channel, ts), digest(repr(shown)))
         return ts
 
-    async def _change(self, team: Team, channel: str, ts: str, shown: Mapping[str, Any]) -> None:
+    async def _change(
+        self,
+        team: Team,
+        channel: str,
+        ts: str,
+        shown: Mapping[str, Any],
+        carried: Mapping[str, Any],
+    ) -> None:
         look = digest(repr(shown))
         if self._looks.get((channel, ts)) == look:
             return
-        await team.call("chat_update", channel=channel, ts=ts, **shown)
+        more = {"metadata": carried} if carried["event_payload"]["delivery"] else {}
+        await team.call("chat_update", channel=channel, ts=ts, **shown, **more)
         _remember(self._looks, (channel, ts), look)
 
     async def _found(self, team: Team, spot: Spot, message: Message) -> _Posted:
@@ -275,15 +338,18 @@ class Sender:
         if known is not None or message.card is not None:
             return known or _Posted("", [spot.ts])
         place = Place(team=team.id, channel=spot.channel, thread=spot.thread)
-        delivery, parts = "", dict[str, dict[int, str]]()
+        delivery, left, parts = "", "", dict[str, dict[int, str]]()
         async for each in self.messages(team, place, float(spot.ts) - 0.000001):
             shown = _metadata(each)
+            left = each["ts"] if _is_left(each, team) else left
             if shown:
                 parts.setdefault(str(shown["delivery"]), {})[int(shown["part"])] = each["ts"]
             if each["ts"] == spot.ts:
                 delivery = str(shown.get("delivery", ""))
         mine = parts.get(delivery, {1: spot.ts})
-        return _Posted(delivery, [mine[number] for number in sorted(mine)])
+        if left > max(mine.values()):
+            mine[max(mine) + 1] = left
+        return _Posted(delivery, [mine[number] for number in sorted(mine)], left=left)
 
     def _lane(self, spot: Spot) -> _Lane:
         key = (spot.team, spot.channel)
@@ -339,6 +405,17 @@ def _clean(message: Message) -> Message:
 
 def _threaded(spot: Spot) -> dict[str, str]:
     return {"thread_ts": spot.thread} if spot.thread else {}
+
+
+def _carried(delivery: str, number: int) -> dict[str, Any]:
+    """Return the metadata of a post: the delivery, and which part of it this is."""
+    return {"event_type": EVENT, "event_payload": {"delivery": delivery, "part": number}}
+
+
+def _is_left(message: Mapping[str, Any], team: Team) -> bool:
+    """Say whether a post is a stream of ours that was not ended: all else carries something."""
+    own = message.get("user") == team.speaker.user or message.get("bot_id") == team.speaker.bot
+    return own and not (_metadata(message) or message.get("files"))
 
 
 def _metadata(message: Mapping[str, Any]) -> Mapping[str, Any]:

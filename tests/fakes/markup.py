@@ -237,7 +237,6 @@ _OPAQUE = {
     "divider",
     "file",
     "input",
-    "plan",
     "task_card",
     "video",
 }
@@ -317,6 +316,8 @@ def _slack_block(block: Mapping[str, Any], where: str) -> None:
             _rich_text(block, where)
         case "table":
             _slack_table(block, where)
+        case "plan":
+            _slack_plan(block, where)
         case other:
             _fault(other not in _OPAQUE, f"unsupported type: {other} [json-pointer:{where}/type]")
 
@@ -399,6 +400,21 @@ def _slack_table(block: Mapping[str, Any], where: str) -> None:
             each is not None and each.get("align") not in ("left", "center", "right"),
             f"unknown align [json-pointer:{where}/column_settings]",
         )
+
+
+def _slack_plan(block: Mapping[str, Any], where: str) -> None:
+    _sized(block.get("title"), 150, f"{where}/title")
+    tasks = block.get("tasks", [])
+    _fault(len(tasks) > 50, f"no more than 50 items allowed [json-pointer:{where}/tasks]")
+    for index, each in enumerate(tasks):
+        inside = f"{where}/tasks/{index}"
+        _sized(each.get("task_id"), 255, f"{inside}/task_id")
+        _sized(each.get("title"), 256, f"{inside}/title")
+        status = each.get("status")
+        known = ("pending", "in_progress", "complete", "error")
+        _fault(status not in known, f"unknown status [json-pointer:{inside}/status]")
+    ids = [each["task_id"] for each in tasks]
+    _fault(len(ids) != len(set(ids)), f"task_id already exists [json-pointer:{where}]")
 
 
 def _slack_texts(value: Any) -> Iterator[str]:

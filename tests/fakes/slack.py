@@ -20,8 +20,8 @@ from urllib.parse import parse_qsl, urlencode
 from aiohttp import ClientSession, ClientTimeout, WSMsgType, web
 
 from tests.fakes.markup import Refused
-from tests.fakes.slack_api import METHODS
 from tests.fakes.slack_state import App, Channel, File, Post, Team
+from tests.fakes.slack_streams import METHODS
 
 __all__ = ["Ack", "FakeSlack"]
 

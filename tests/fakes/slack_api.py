@@ -14,7 +14,7 @@ from tests.fakes.markup import Refused, slack_message, slack_pings
 from tests.fakes.slack_state import App, Channel, Post, Team, world_file
 from tests.fakes.slack_views import check_view
 
-__all__ = ["METHODS", "Method"]
+__all__ = ["METHODS", "Method", "channel_of", "metadata_of", "method", "own_post", "thread_of"]
 
 Method = Callable[[App, Team, Mapping[str, Any]], Any]
 
@@ -71,7 +71,7 @@ def conversations_open(app: App, team: Team, given: Mapping[str, Any]) -> Any:
     return {"channel": {"id": app.direct(team.id, given["users"]).id}}
 
 
-def _channel(team: Team, given: Mapping[str, Any], name: str = "channel") -> Channel:
+def channel_of(team: Team, given: Mapping[str, Any], name: str = "channel") -> Channel:
     """Return a channel the bot is in; a person's id is no channel."""
     channel = team.channels.get(given[name])
     if channel is None:
@@ -110,7 +110,7 @@ def _history_scope(channel: Channel) -> str:
 
 @method("conversations.history", "", "channel", takes_json=False)
 def conversations_history(app: App, team: Team, given: Mapping[str, Any]) -> Any:
-    channel = _channel(team, given)
+    channel = channel_of(team, given)
     app.need(team, _history_scope(channel))
     roots = [each for each in channel.posts.values() if each.thread in ("", each.ts)]
     return _page(app, roots, given, newest_first=True)
@@ -118,7 +118,7 @@ def conversations_history(app: App, team: Team, given: Mapping[str, Any]) -> Any
 
 @method("conversations.replies", "", "channel", "ts", takes_json=False)
 def conversations_replies(app: App, team: Team, given: Mapping[str, Any]) -> Any:
-    channel = _channel(team, given)
+    channel = channel_of(team, given)
     app.need(team, _history_scope(channel))
     root = channel.posts.get(given["ts"])
     if root is None:
@@ -138,7 +138,7 @@ def _check_shown(given: Mapping[str, Any]) -> tuple[str, list[Any]]:
     return text, blocks
 
 
-def _thread(channel: Channel, given: Mapping[str, Any]) -> str:
+def thread_of(channel: Channel, given: Mapping[str, Any]) -> str:
     thread = given.get("thread_ts") or ""
     root = channel.posts.get(thread)
     if thread and (root is None or root.thread not in ("", thread)):
@@ -146,7 +146,7 @@ def _thread(channel: Channel, given: Mapping[str, Any]) -> str:
     return thread
 
 
-def _metadata(given: Mapping[str, Any]) -> Any:
+def metadata_of(given: Mapping[str, Any]) -> Any:
     held = _parsed(given.get("metadata"))
     if held and not (
         isinstance(held.get("event_type"), str) and isinstance(held.get("event_payload"), dict)
@@ -157,7 +157,7 @@ def _metadata(given: Mapping[str, Any]) -> Any:
 
 @method("chat.postMessage", "chat:write", "channel")
 def chat_post_message(app: App, team: Team, given: Mapping[str, Any]) -> Any:
-    channel = _channel(team, given)
+    channel = channel_of(team, given)
     text, blocks = _check_shown(given)
     assert given.get("unfurl_links") is False, "link previews must be off"
     assert given.get("unfurl_media") is False, "media previews must be off"
@@ -167,15 +167,15 @@ def chat_post_message(app: App, team: Team, given: Mapping[str, Any]) -> Any:
         bot=team.bot,
         text=text,
         blocks=blocks,
-        thread=_thread(channel, given),
-        metadata=_metadata(given),
+        thread=thread_of(channel, given),
+        metadata=metadata_of(given),
     )
     app.posted(team, channel, post)
     return {"channel": channel.id, "ts": post.ts, "message": post.shown(True)}
 
 
-def _own(team: Team, given: Mapping[str, Any], fault: str) -> tuple[Channel, Post]:
-    channel = _channel(team, given)
+def own_post(team: Team, given: Mapping[str, Any], fault: str) -> tuple[Channel, Post]:
+    channel = channel_of(team, given)
     post = channel.posts.get(given["ts"])
     if post is None:
         raise Refused("message_not_found")
@@ -186,27 +186,29 @@ def _own(team: Team, given: Mapping[str, Any], fault: str) -> tuple[Channel, Pos
 
 @method("chat.update", "chat:write", "channel", "ts")
 def chat_update(app: App, team: Team, given: Mapping[str, Any]) -> Any:
-    channel, post = _own(team, given, "cant_update_message")
+    channel, post = own_post(team, given, "cant_update_message")
+    if post.is_streaming(app):
+        raise Refused("streaming_state_conflict")
     text, blocks = _check_shown(given)
     before = post.shown(False)
     post.text, post.blocks = text, blocks
     post.edits += 1
     if "metadata" in given:
-        post.metadata = _metadata(given)
+        post.metadata = metadata_of(given)
     app.changed(team, channel, post, before)
     return {"channel": channel.id, "ts": post.ts, "text": text}
 
 
 @method("chat.delete", "chat:write", "channel", "ts")
 def chat_delete(app: App, team: Team, given: Mapping[str, Any]) -> Any:
-    channel, post = _own(team, given, "cant_delete_message")
+    channel, post = own_post(team, given, "cant_delete_message")
     del channel.posts[post.ts]
     return {"channel": channel.id, "ts": post.ts}
 
 
 @method("chat.postEphemeral", "chat:write", "channel", "user")
 def chat_post_ephemeral(app: App, team: Team, given: Mapping[str, Any]) -> Any:
-    channel = _channel(team, given)
+    channel = channel_of(team, given)
     if given["user"] not in channel.members:
         raise Refused("user_not_in_channel")
     text, _ = _check_shown(given)
@@ -219,7 +221,7 @@ def chat_post_ephemeral(app: App, team: Team, given: Mapping[str, Any]) -> Any:
 
 @method("reactions.add", "reactions:write", "channel", "timestamp", "name")
 def reactions_add(app: App, team: Team, given: Mapping[str, Any]) -> Any:
-    channel = _channel(team, given)
+    channel = channel_of(team, given)
     post = channel.posts.get(given["timestamp"])
     if post is None:
         raise Refused("message_not_found")
@@ -233,7 +235,7 @@ def reactions_add(app: App, team: Team, given: Mapping[str, Any]) -> Any:
 
 @method("assistant.threads.setStatus", "assistant:write", "channel_id", "thread_ts", "status")
 def assistant_set_status(app: App, team: Team, given: Mapping[str, Any]) -> Any:
-    channel = _channel(team, given, "channel_id")
+    channel = channel_of(team, given, "channel_id")
     if given["thread_ts"] not in channel.posts:
         raise Refused("invalid_thread_ts")
     app.statuses.append((channel.id, given["thread_ts"], given["status"]))
@@ -288,14 +290,14 @@ def files_complete_upload(app: App, team: Team, given: Mapping[str, Any]) -> Any
     if not files or any(file.content is None or file.shared for file in files):
         raise Refused("file_not_found")
     if given.get("channel_id"):
-        channel = _channel(team, given, "channel_id")
+        channel = channel_of(team, given, "channel_id")
         blocks = _parsed(given.get("blocks")) or []
         if any(block["type"] == "markdown" for block in blocks):
             raise Refused("internal_error")  # as Slack does
         text = str(given.get("initial_comment") or "")
         if blocks:
             slack_message(blocks, "")
-        thread = _thread(channel, given)
+        thread = thread_of(channel, given)
         share = {"text": text, "blocks": blocks, "thread": thread}
         for file in files:
             file.shared = True

@@ -31,6 +31,8 @@ class Post:
     edits: int = 0
     reactions: list[str] = field(default_factory=list)
     parent: str = ""
+    #: When it began to be streamed (monotonic seconds); 0: it is not.
+    streaming: float = 0.0
 
     def shown(self, with_metadata: bool) -> dict[str, Any]:
         """Return the message object."""
@@ -49,6 +51,10 @@ class Post:
         if with_metadata and self.metadata:
             shown["metadata"] = self.metadata
         return shown
+
+    def is_streaming(self, app: App) -> bool:
+        """Say whether text may be appended to it still."""
+        return self.streaming > 0 and time.monotonic() - self.streaming < app.stream_age
 
     def rows(self, label: str) -> int:
         """Return how many buttons have the label."""
@@ -148,6 +154,8 @@ class App:
         #: view id -> view as it is open now.
         self.views: dict[str, Any] = {}
         self.share_delay = 0.0
+        #: Seconds after which a stream ends by itself.
+        self.stream_age = 300.0
         #: Messages of one page at most.
         self.page = 999
         self._numbers = itertools.count(1)
