@@ -1,7 +1,7 @@
 """The audit: a hash-chained row per step from request to decision to outcome; ids and hashes only.
 
-Each session is a chain of its own; when it ends, its head is written on a row of the tenant's
-chain, so that a chain cannot be cut off or dropped unnoticed.
+Each session is a chain of its own; when it is deleted, its head is written on a row of the tenant's
+chain, so that what stays of it cannot be cut off or dropped unnoticed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def verify(tx: Tx, tenant: str) -> list[str]:
         faults += _verify_chain(chain, rows)
         heads[chain] = (rows[-1]["n"], rows[-1]["hash"])
     for row in tx.all("audit_chain", chain=tenant_chain(tenant)):
-        if row["kind"] in ("ended", "deleted") and row["outcome"]:
+        if row["kind"] == "deleted" and row["outcome"]:
             chain = row["subject"]
             n, head = str(row["outcome"]).split(":")
             if chain not in heads or heads[chain][0] < int(n):

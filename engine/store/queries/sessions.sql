@@ -66,9 +66,6 @@ returning wanted, stop_mark
 update sessions set state = :state, worker = null, seen = :noted
 where id = :id and epoch = :epoch and wanted = :noted
 
--- name: session_state
-update sessions set state = :state where id = :id
-
 -- name: session_mode
 update sessions set mode = :value where id = :id
 
