@@ -206,6 +206,7 @@ class App:
             zone=ZoneInfo(settings.zone),
             tenant=TENANT,
             inbox=INBOX_PLACE,
+            footers=settings.footer == "on",
         )
         self.presenter = await enter(Presenter(stage, self.bus))
         reminders = Reminders(self.store, self._now, INBOX_PLACE, self.presenter.poke)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from bot import answers, showing
@@ -209,17 +210,28 @@ class Follower:
 
     async def _answer(self, part: Part) -> None:
         """The answer replaces what was streamed of it, or is posted."""
-        fact = part.facts[0]
+        fact, message = part.facts[0], part.message
         subject = f"answer:{self.session}/{fact.turn}/{fact.iteration}"
+        if part.final and self._stage.small(self.home):
+            message = replace(message, footer=await self._footer(fact))
         streamed = self._place == (fact.turn, fact.iteration)
         ref = self._ref if streamed else ""
         if streamed:
             self._place, self._text, self._ref, self._changed = (0, 0), "", "", False
         if ref:
             await self._flush()
-            await self._update(ref, part.message, [subject])
+            await self._update(ref, message, [subject])
         else:
-            await self._post(part.message, [subject], fact.seq, look=self.pace > 0)
+            await self._post(message, [subject], fact.seq, look=self.pace > 0)
+
+    async def _footer(self, fact: Event) -> str:
+        row = await self._stage.store.read(
+            lambda tx: tx.one(
+                "usage_of_turn", session=self.session, turn=fact.turn, iteration=fact.iteration
+            )
+        )
+        assert row is not None, "a sum is always a row"
+        return showing.taken(fact, float(row["cost"]), int(row["unpriced"]))
 
     async def _note(self, part: Part) -> None:
         fact = part.facts[0]

@@ -297,7 +297,7 @@ class Intake:
         self, tx: Tx, said: Said, person: Person, session: Session, *, opened: bool = False
     ) -> _Done:
         wanted, told = receiving.refusals(said.files, self._file_limit)
-        stamp, words = self._stamp(person), defused(said.text)
+        stamp, words = self._stamp(person, said), defused(said.text)
         late = receiving.announced(wanted)
         body = {
             "message": {
@@ -415,7 +415,7 @@ class Intake:
         row = tx.one("prompt_by_subject", tenant=tenant, kind="access", subject=subject)
         if row is None or row["status"] != "pending" or len(held) >= UNKNOWN_LIMIT:
             return _Done("refused")  # dismissed, or too many already: no second polite line
-        stamp = self._stamp(Person(id=waiting, role="guest", name=name))
+        stamp = self._stamp(Person(id=waiting, role="guest", name=name), said)
         told_of = [f"{plain(each.name)} was not taken: ask for it again" for each in said.files]
         words = receiving.content(defused(said.text), stamp, (), told_of)
         body = {"message": {"role": "user", "content": words}, "source": _source(said)}
@@ -432,12 +432,16 @@ class Intake:
         )
         return _Done("waiting", _STRANGER if asked and not said.bot else "")
 
-    def _stamp(self, person: Person) -> str:
-        """Return what is true only now: the time, and who speaks."""
+    def _stamp(self, person: Person, said: Said) -> str:
+        """Return what is true only now: the time, who speaks, and whether to Nod.
+
+        The mention itself is an address and was left out of the words.
+        """
         at = datetime.fromtimestamp(self._house.now(), self._zone)
         name = defused(plain(person.name)).replace("\n", " ")
         when = f"{at:%A %Y-%m-%d %H:%M} {self._zone.key}"
-        return f"<nod-context>{when}; {name} speaks</nod-context>"
+        whom = "speaks to you" if said.addressed or said.direct else "speaks in the thread"
+        return f"<nod-context>{when}; {name} {whom}</nod-context>"
 
 
 _STRANGER = "We have not met yet. I have asked my owner; I answer as soon as they say yes."

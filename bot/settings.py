@@ -129,6 +129,8 @@ class Settings:
     voice: Voice = field(default_factory=Voice)
     #: Days a session is kept after its last word; 0: for ever.
     retention_days: int = 0
+    #: on or off: below an answer in a chat, the model, steps, cost and session.
+    footer: str = "on"
     log_level: str = "info"
     #: NOD_* variables that are no setting and look like none.
     ignored: tuple[str, ...] = ()
@@ -166,6 +168,7 @@ _KEYS: Mapping[str, _Key] = {
     "quorum": _Key("list"),
     "zone": _Key("text"),
     "catalogue": _Key("text"),
+    "footer": _Key("text", choices=("on", "off")),
     "log_level": _Key("text", choices=LEVELS),
     **{f"limits.{name}": _Key("number") for name in Limits.__dataclass_fields__},
     **{f"ceilings.{name}": _Key("number") for name in Ceilings.__dataclass_fields__},
@@ -249,7 +252,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-_PLAIN = ("model", "fallbacks", "mode", "persona", "allowlist", "quorum", "log_level")
+_PLAIN = ("model", "fallbacks", "mode", "persona", "allowlist", "quorum", "footer", "log_level")
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:

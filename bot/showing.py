@@ -10,7 +10,7 @@ from bot.markup import plain
 from bot.surfaces.base import Message, Task
 from engine.events import Event, Kind
 
-__all__ = ["Part", "parts"]
+__all__ = ["Part", "parts", "taken"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,8 @@ class Part:
     #: What it shows; several only for the prompts of one card.
     facts: tuple[Event, ...]
     message: Message = field(default_factory=Message)
+    #: The last answer of its turn.
+    final: bool = False
 
 
 def parts(facts: Sequence[Event]) -> list[Part]:
@@ -62,6 +64,17 @@ def _part(fact: Event) -> Part | None:
     return None if show is None else show(fact)
 
 
+def taken(answer: Event, cost: float, unpriced: int) -> str:
+    """Return the footer of a turn's last answer: model, steps, cost and the session's id.
+
+    `cost` is in US dollars, `unpriced` how many calls it does not know the price of.
+    """
+    steps = f"{answer.iteration} step{'' if answer.iteration == 1 else 's'}"
+    money = f"${cost:.4f}{'+' if unpriced else ''}" if cost else ""
+    words = (str(answer.body.get("model") or ""), steps, money, answer.session)
+    return " · ".join(word for word in words if word)
+
+
 def _turn_start(fact: Event) -> Part:
     return Part(kind="typing", facts=(fact,))
 
@@ -72,7 +85,8 @@ def _answer(fact: Event) -> Part | None:
     if not str(text).strip() and not footer:
         return None
     message = Message(text=plain(str(text)), footer=footer)
-    return Part(kind="answer", facts=(fact,), message=message)
+    final = fact.body.get("finish") == "stop"
+    return Part(kind="answer", facts=(fact,), message=message, final=final)
 
 
 _FINISH = {

@@ -52,11 +52,17 @@ class Stage:
     tenant: str = "local"
     #: thread_target where the owner reads what has no other private place.
     inbox: str = "console:main"
+    #: Below an answer it says what it took, where the platform has small letters.
+    footers: bool = False
 
     def card(self, prompts: Sequence[Prompt], place: str, names: Mapping[str, str]) -> Message:
         """Return the card of prompts that were asked together, as it looks in `place`."""
         made = cards.card_of(prompts, place, self.key, lambda who: names.get(who, who), self.zone)
         return Message(card=made)
+
+    def small(self, target: str) -> bool:
+        """Say whether answers in `target` carry a footer about what they took."""
+        return self.footers and self.outbox.surface(target).capabilities.small_text
 
     def private(self, tx: Tx, principal: str) -> str:
         """Return where the person reads private messages and can be reached; empty: nowhere."""

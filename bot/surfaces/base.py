@@ -208,6 +208,8 @@ class Capabilities:
     #: An answer is shown while it is written, by edits this many seconds apart; 0: it is not,
     #: or the surface follows the events itself.
     edit_every: float = 0.0
+    #: It shows a footer in small letters, so that one may stand below every answer.
+    small_text: bool = False
     modals: bool = False
     reactions: bool = False
     threads: bool = False

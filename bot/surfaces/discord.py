@@ -60,6 +60,7 @@ class DiscordSurface:
         value_bytes=100,
         file_bytes=UPLOAD,
         edit_every=EDIT_EVERY,
+        small_text=True,
         modals=True,
         threads=True,
     )

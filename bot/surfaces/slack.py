@@ -48,6 +48,7 @@ _CAPABILITIES = Capabilities(
     value_bytes=2_000,
     file_bytes=1_000_000_000,
     edit_every=1.2,  # chat.update: some 50 a minute and workspace; merged, and paced by Slack
+    small_text=True,
     modals=True,
     reactions=True,
     threads=True,

@@ -35,6 +35,7 @@ class TelegramSurface:
         value_bytes=64,
         file_bytes=UPLOAD,
         edit_every=1.0,
+        small_text=True,
         reactions=True,
         threads=True,
     )

@@ -157,8 +157,28 @@ async def test_what_is_true_only_now_is_stamped_once(chat: Chat) -> None:
     (row,) = await mail(chat, receipt.session)
     content = loads(row["body"])["message"]["content"]
     assert content == (
-        "Hello\n<nod-context>Monday 2025-06-16 07:02 UTC; console speaks</nod-context>"
+        "Hello\n<nod-context>Monday 2025-06-16 07:02 UTC; console speaks to you</nod-context>"
     )
+
+
+@pytest.mark.parametrize(
+    ("addressed", "direct", "told"),
+    [
+        (True, False, "speaks to you"),
+        (False, True, "speaks to you"),
+        (False, False, "speaks in the thread"),
+    ],
+    ids=["mentioned", "in-a-dm", "not-named"],
+)
+async def test_the_model_is_told_whether_it_was_addressed(
+    chat: Chat, addressed: bool, direct: bool, told: str
+) -> None:
+    """The mention itself is left out of the words, so it must be told otherwise."""
+    await chat.take(said("first", "e0"))
+    line = replace(said("again", "e1"), addressed=addressed, direct=direct)
+    receipt = await chat.take(line)
+    *_, row = await mail(chat, receipt.session)
+    assert f"console {told}</nod-context>" in loads(row["body"])["message"]["content"]
 
 
 @pytest.mark.parametrize(

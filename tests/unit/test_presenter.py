@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,29 @@ async def test_an_answer_is_posted_once_in_its_thread(store: Store, tmp_path: Pa
     (line,) = posts(tmp_path)
     assert line["text"] == "Good morning."
     assert line["delivery"] == f"answer:{receipt.session}/1/1"
+
+
+@pytest.mark.parametrize(
+    ("small", "switched", "footer"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+    ids=["small-letters", "switched-off", "no-small-letters"],
+)
+async def test_the_last_answer_says_what_it_took(
+    sqlite_store: Store, tmp_path: Path, small: bool, switched: bool, footer: bool
+) -> None:
+    model = ScriptedModel([calls(call("look", label="a"), text="I look first."), "Done."])
+    surface = MemorySurface()
+    surface.capabilities = replace(surface.capabilities, small_text=small)
+    tools = [probe("look", Risk.READ, [])]
+    async with chatting(sqlite_store, tmp_path, model, tools=tools, surfaces=[surface]) as chat:
+        object.__setattr__(chat.stage, "footers", switched)
+        session = await chat.world.open("memory:x")
+        await chat.world.say(session, "hello")
+        await chat.shown(session)
+    first, last = surface.posted
+    assert first.shown == "I look first.", "only the last one"
+    took = f"practice:test · 2 steps · {session}"
+    assert last.shown == (f"Done.\n{took}" if footer else "Done.")
 
 
 async def test_a_plain_turn_costs_the_presenter_one_write(

@@ -26,6 +26,7 @@ from tests.fakes.slack_state import Post
 from tests.unit.slack_desk import config_for
 
 SEND = calls(call("send_message", target="slack:T1/CSTAND", text="Good morning"))
+WORDS = "word " * 300
 TOOLS = {each.name: each for each in standard_tools()}
 
 
@@ -109,6 +110,24 @@ def _admit(tx: Any, who: str) -> None:
 
 
 # -- say and answer
+
+
+async def test_an_answer_is_streamed_into_its_thread_and_ends_with_what_it_took(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([WORDS], chunk=200, hold=asyncio.Event())
+    async with scene(sqlite_store, tmp_path, model) as at:
+        object.__setattr__(at.chat.stage, "footers", True)
+        root = await at.fake.say("@nod hi")
+        streamed = await at.shown("word word")
+        assert streamed.streaming and streamed.thread == root.ts
+        assert model.hold is not None
+        model.hold.set()
+        answer = await at.shown("1 step")
+        assert answer is streamed and not answer.streaming
+        await at.fake.until(lambda: not answer.streaming)
+        assert everything(answer).count("word") >= 300
+        assert at.nods() == [answer]
 
 
 async def test_a_mention_is_answered_in_its_thread_once(

@@ -27,3 +27,7 @@ select model as key, count(*) as calls,
     count(*) - count(cost) as unpriced
 from usage where tenant_id = :tenant and at >= :since and at < :until
 group by model order by 6 desc, 1;
+
+-- name: usage_of_turn
+select coalesce(sum(cost), 0) as cost, count(*) as calls, count(*) - count(cost) as unpriced
+from usage where session_id = :session and turn = :turn and iteration <= :iteration;
