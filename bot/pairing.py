@@ -20,8 +20,8 @@ from engine.targets import ThreadTarget
 
 __all__ = ["CLOSED", "MINUTES", "closed", "looks_like_code", "offer", "paired", "redeem"]
 
-#: Platforms where anybody may write to a bot: nobody is heard there before the owner is known.
-CLOSED = frozenset({"telegram", "discord"})
+#: Platforms on which nobody is heard before the owner is known there.
+CLOSED = frozenset({"slack", "telegram", "discord"})
 
 MINUTES, TRIES = 10, 5
 #: No letter that is taken for a digit (Crockford); 8 of them are 40 bits.

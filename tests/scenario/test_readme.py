@@ -132,6 +132,8 @@ def test_the_table_of_settings_has_every_setting_with_its_variable_and_default()
         for line in README.splitlines()
         if line.startswith("| `") and len(cells := line.strip("|").split("|")) == 4
     }
+    names = re.findall(r"^\| `([\w.]+)` \| `NOD_", README, re.M)
+    assert len(names) == len(set(names)), "each stands there once"
     del rows["nod.toml"]  # the head of the table
     defaults = settings.load({"NOD_HOME": "/nowhere"})
     said = {"store": "nod.db in the data folder", "model": "the first one found"}

@@ -12,6 +12,7 @@ import pytest
 from bot import pairing
 from bot.commands import run
 from bot.surfaces.base import Author, Said
+from bot.surfaces.table import PLATFORMS
 from engine import inbox, people
 from engine.errors import NodError
 from engine.store.base import Store
@@ -157,6 +158,20 @@ async def test_until_paired_strangers_get_one_line_and_the_owner_no_card(chat: C
     assert [bool(receipt.text) for receipt in said] == [True, False, False]
     assert "pair" in said[0].text
     assert await chat.store.read(lambda tx: inbox.pending(tx, "local")) == []
+
+
+@pytest.mark.parametrize("platform", sorted(PLATFORMS))
+async def test_every_platform_is_closed_until_the_owner_is_known_there(
+    chat: Chat, platform: str
+) -> None:
+    def closed() -> Any:
+        return chat.store.read(lambda tx: pairing.closed(tx, "local", platform))
+
+    assert await closed()
+    await chat.store.write(
+        lambda tx: people.join_owner(tx, "local", platform, "1", name="Ana", now=NOW)
+    )
+    assert not await closed()
 
 
 async def test_once_paired_strangers_ask_for_access(chat: Chat) -> None:
