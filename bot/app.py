@@ -51,6 +51,7 @@ from engine.models.router import Router
 from engine.sandbox.base import ShellState
 from engine.sandbox.local import LocalExecutor
 from engine.schedule.alarm import Alarm
+from engine.schedule.tools import schedule_tools
 from engine.store.base import Store, Tx
 from engine.store.lock import AdvanceLock
 from engine.store.opening import open_store, sqlite_path
@@ -154,7 +155,8 @@ class App:
         settings = self.settings
         self._catalogue = load_catalogue(settings)
         self.picked = await pick(settings, self._environ, self._catalogue)
-        tools = [*standard_tools(), *connector_tools()]
+        later = schedule_tools(self.store, settings.zone)
+        tools = [*standard_tools(), *later, *connector_tools()]
         personas = Personas.load(settings.data / "personas")
         personas.check_tools({each.name for each in tools})
         personas.require(settings.persona)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine import audit, sessions
+from engine.canonical import digest
 from engine.clock import mint
 from engine.errors import ScheduleError
 from engine.sessions import Post, Session, session_from
@@ -10,18 +11,35 @@ from engine.store.base import Tx
 
 __all__ = ["add", "wake"]
 
+#: Wakes of one session since a person last wrote in it: nobody pays for a loop unseen.
+IN_A_ROW = 20
+NOTE_LIMIT = 2_000  # characters
 
-def add(tx: Tx, session: Session, due: float, note: str, now: float) -> str:
+
+def add(tx: Tx, session: Session, due: float, note: str, now: float, *, key: str = "") -> str:
     """Have the session woken at `due`, epoch seconds, with `note`; return the wake's id.
 
-    Raises ScheduleError for a time that is not ahead.
+    With `key` the same wake is added once. Raises ScheduleError for a time that is not ahead, a
+    note that is too long, and after too many wakes since a person wrote.
     """
+    wake_id = f"w{digest(key)[:12]}" if key else mint("w")
+    if key and tx.one("wake_get", id=wake_id) is not None:
+        return wake_id
     if due <= now:
         raise ScheduleError(
             f"The time {due:.0f} is not ahead; it is now {now:.0f} (seconds since 1970).",
             "Choose a later time.",
         )
-    wake_id = mint("w")
+    if len(note) > NOTE_LIMIT:
+        raise ScheduleError(
+            f"The note has {len(note)} characters, {NOTE_LIMIT} are the limit.", "Shorten it."
+        )
+    row = tx.one("wakes_in_a_row", session=session.id)
+    if row is not None and row["n"] >= IN_A_ROW:
+        raise ScheduleError(
+            f"This session was to be woken {IN_A_ROW} times since a person wrote in it.",
+            "Say how it stands and let the person decide.",
+        )
     tx.run("wake_add", id=wake_id, tenant=session.tenant, session=session.id, due=due, note=note)
     return wake_id
 

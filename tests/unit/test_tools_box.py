@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import inspect
+from typing import cast
 
 import pytest
 
 from connectors.icalendar import TOOLS as CALENDAR
+from engine.schedule.tools import schedule_tools
+from engine.store.base import Store
 from engine.tools.base import Registry, Risk, Tool
 from engine.tools.box import standard_tools
 
-TOOLS = [*standard_tools(), *CALENDAR]
+#: Declared without being run, so no store is needed.
+LATER = schedule_tools(cast("Store", None), "UTC")
+TOOLS = [*standard_tools(), *LATER, *CALENDAR]
 
 #: Consequential tools from which no standing rule can be made, and why that is meant.
 NO_TARGET = {

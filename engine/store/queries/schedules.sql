@@ -76,6 +76,11 @@ where f.schedule_id = :schedule order by f.due desc limit :limit
 insert into wakes (id, tenant_id, session_id, due, note, status)
 values (:id, :tenant, :session, :due, :note, 'waiting')
 
+-- name: wakes_in_a_row
+select count(*) as n from wakes
+where session_id = :session and due > coalesce(
+  (select max(m.at) from mailbox m where m.session_id = :session and m.kind = 'message'), 0)
+
 -- name: wake_get
 select * from wakes where id = :id
 
