@@ -8,11 +8,13 @@ from zoneinfo import ZoneInfo
 from bot import cards, listings
 from bot.cards import Card
 from engine import inbox, people, sessions
-from engine.inbox import ROLES, Person
+from engine.inbox import ROLES, Person, Prompt
 from engine.schedule import schedules
+from engine.schedule.schedules import Schedule
+from engine.sessions import Session
 from engine.store.base import Store, Tx
 
-__all__ = ["Board", "Page"]
+__all__ = ["Board", "Page", "found_for"]
 
 #: Cards and sessions of one page; the commands list the rest.
 CARDS, SESSIONS = 10, 10
@@ -28,6 +30,24 @@ class Page:
     #: One line each.
     sessions: tuple[str, ...]
     schedules: tuple[str, ...]
+
+
+def found_for(
+    tx: Tx, tenant: str, who: Person
+) -> tuple[list[Prompt], list[Session], list[Schedule]]:
+    """Return what waits that somebody may see, and what runs and is planned of theirs.
+
+    Who may steer everything finds everything.
+    """
+    steers = ROLES.index(who.role) >= ROLES.index("operator")
+    waiting = [each for each in inbox.pending(tx, tenant) if inbox.may_see(each, who)]
+    running = [
+        each
+        for each in sessions.listed(tx, tenant, 100)
+        if each.turn_seq and (steers or each.owner == who.id)
+    ]
+    planned = [each for each in schedules.listed(tx, tenant) if steers or each.owner == who.id]
+    return waiting, running, planned
 
 
 class Board:
@@ -55,22 +75,15 @@ class Board:
         return await self._store.read(look)
 
     def _page(self, tx: Tx, who: Person, place: str) -> Page:
-        mine = [each for each in inbox.pending(tx, self._tenant) if inbox.may_answer(each, who)]
-        groups = list(inbox.choices(mine).values())
+        waiting, running, planned = found_for(tx, self._tenant, who)
+        groups = list(inbox.choices(waiting).values())
         zone = ZoneInfo(self._zone)
         shown = tuple(cards.card_of(group, place, self._key, str, zone) for group in groups[:CARDS])
-        steers = ROLES.index(who.role) >= ROLES.index("operator")
-        found = [
-            each
-            for each in sessions.listed(tx, self._tenant, 100)
-            if each.turn_seq and (steers or each.owner == who.id)
-        ]
-        planned = [
-            each for each in schedules.listed(tx, self._tenant) if steers or each.owner == who.id
-        ]
         return Page(
             cards=shown,
             more=max(0, len(groups) - CARDS),
-            sessions=tuple(listings.session_lines(found[:SESSIONS], self._zone)) if found else (),
+            sessions=tuple(listings.session_lines(running[:SESSIONS], self._zone))
+            if running
+            else (),
             schedules=tuple(listings.schedule_lines(planned)) if planned else (),
         )

@@ -167,15 +167,18 @@ def inbox(
 @app.command()
 def usage(
     days: Annotated[int, typer.Option(help="How far back.", min=1)] = 30,
+    by_day: Annotated[bool, typer.Option("--by-day", help="A line a day.")] = False,
 ) -> None:
-    """Show tokens and cost by model."""
+    """Show tokens and cost by model, or by day."""
     from bot import listings
     from engine.clock import system_now
     from engine.inbox import DAY
     from engine.models import usage
 
     now = system_now()
-    lines = _read(lambda tx: usage.by_model(tx, TENANT, now - days * DAY, now + DAY))
+    since, until = now - days * DAY, now + DAY
+    found = usage.by_day if by_day else usage.by_model
+    lines = _read(lambda tx: found(tx, TENANT, since, until))
     _echo(listings.usage_lines(lines))
 
 

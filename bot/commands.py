@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot import answers, cards, keeping, listings
+from bot import answers, board, cards, keeping, listings
 from bot.commanding import Command, Context
 from bot.house_commands import HOUSE
 from bot.schedule_commands import SCHEDULE
@@ -86,9 +86,18 @@ async def _status(context: Context, given: list[str]) -> str:
 async def _inbox(context: Context, given: list[str]) -> str:
     if given:
         prompt = await context.store.read(lambda tx: _find(tx, context, given[0]))
+        if not inbox.may_see(prompt, context.person):
+            raise PromptError("This card is not yours to look into.", "Ask the one it is for.")
         return cards.full_text(prompt)
-    prompts = await context.store.read(lambda tx: inbox.pending(tx, context.tenant))
-    return "\n".join(listings.inbox_lines(prompts, context.house.now()))
+    waiting, running, planned = await context.store.read(
+        lambda tx: board.found_for(tx, context.tenant, context.person)
+    )
+    lines = list(listings.inbox_lines(waiting, context.house.now()))
+    if running:
+        lines += ["", "At work:", *listings.session_lines(running, context.zone)]
+    if planned:
+        lines += ["", "Planned:", *listings.schedule_lines(planned)]
+    return "\n".join(lines)
 
 
 async def _threads(context: Context, given: list[str]) -> str:

@@ -137,8 +137,7 @@ async def _hand(context: Context, given: list[str]) -> str:
 def _handed(tx: Tx, context: Context, start: str, name: str) -> str:
     """Show a card to another person who may answer it, where they read alone."""
     prompt = inbox.find(tx, context.tenant, start.strip("`"))
-    own = prompt.approvers.get("person") == context.person.id
-    if prompt.status != "pending" or not (own or inbox.may_answer(prompt, context.person)):
+    if prompt.status != "pending" or not inbox.may_see(prompt, context.person):
         raise PromptError("This card is not open, or not yours.", "See /inbox.")
     word = name.removeprefix("@").casefold()
     everybody = people.listed(tx, context.tenant)

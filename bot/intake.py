@@ -247,7 +247,9 @@ class Intake:
         resolution, moved = answers.take(tx, self._house, prompt, answer, person, surface)
         text = ""
         if resolution.status == "already":
-            text = f"Already decided. {self._decision(tx, resolution.prompt)}."
+            late = (resolution.prompt.answer or {}).get("silence")
+            first = "Too late" if late else "Already decided"
+            text = f"{first}. {self._decision(tx, resolution.prompt)}."
         elif resolution.status == "voted":
             text = f"Your vote counts: {resolution.votes} of {prompt.needs}."
         return _Done("answered", text, prompt.session, moved)

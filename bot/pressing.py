@@ -38,8 +38,7 @@ def meant(tx: Tx, press: Press, person: Person, event: Pressed, now: float) -> M
     if cards.mark_of(prompt) != press.mark:
         raise PromptError("What this card shows has changed.", "Answer on the newest card.")
     if press.answer in cards.LOOKS:
-        own = prompt.approvers.get("person") == person.id
-        if not own and not inbox.may_answer(prompt, person):
+        if not inbox.may_see(prompt, person):
             raise PromptError("This card is not yours to look into.", "Ask the one it is for.")
         return Meant(text=cards.looked_into(prompt, press.answer))
     answer = cards.answer_of(prompt, press.answer, now, event.text, event.arguments)

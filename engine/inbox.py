@@ -257,6 +257,11 @@ def may_answer(prompt: Prompt, by: Person) -> bool:
     return own and rank >= ROLES.index("member") and bool(prompt.approvers.get("own_suffices"))
 
 
+def may_see(prompt: Prompt, by: Person) -> bool:
+    """Say whether the person may read all of the prompt: who may answer it, or whose turn asks."""
+    return may_answer(prompt, by) or prompt.approvers.get("person") == by.id
+
+
 def standing_votes(tx: Tx, prompt: Prompt) -> int:
     """Return how many of those who said yes to the prompt may still do so."""
     rows = tx.all("vote_people", prompt=prompt.id, hash=prompt.hash)

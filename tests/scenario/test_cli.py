@@ -241,7 +241,13 @@ def test_a_command_that_cannot_be_says_why(
 
 
 def test_looking_before_the_first_start_says_so_and_makes_nothing(nod: Nod, home: Path) -> None:
-    for words in (["inbox"], ["usage"], ["session", "list"], ["audit", "verify"]):
+    for words in (
+        ["inbox"],
+        ["usage"],
+        ["usage", "--by-day"],
+        ["session", "list"],
+        ["audit", "verify"],
+    ):
         code, _, err = nod(*words)
         assert code == 1
         assert "Start Nod once; it makes one." in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from engine.errors import NodError
 from engine.inbox import Person, Prompt
 from engine.permissions import rules
 from engine.schedule import schedules
+from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from engine.tools.base import Risk
 from tests.fakes.chat import Chat, chatting
@@ -159,6 +161,45 @@ async def test_inbox_shows_all_of_one(chat: Chat) -> None:
     await chat.said("hello", "e1")
     await ask(chat, "approval", tool="send_message", arguments={"text": "x" * 5_000})
     assert "x" * 5_000 in await do(chat, "inbox papp")
+
+
+async def test_the_inbox_is_of_one_person(chat: Chat) -> None:
+    """Nobody reads the card of somebody else, in the list or whole."""
+    await chat.said("hello", "e1")
+    await ask(chat, "approval", tool="send_message", arguments={"text": "secret"})
+    assert "papproval" in await do(chat, "inbox", role="operator", by="u7")
+    assert "papproval" not in await do(chat, "inbox", role="member", by="u7")
+    with pytest.raises(NodError, match="not yours to look into"):
+        await do(chat, "inbox papproval", role="member", by="u7")
+
+
+async def test_the_inbox_shows_what_runs_and_what_is_planned_too(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["Good morning."], hold=asyncio.Event())
+    async with chatting(sqlite_store, tmp_path, model) as chat:
+        await chat.said("hello", "e1")
+        await model.streamed.wait()
+        await chat.store.write(
+            lambda tx: schedules.add(
+                tx,
+                tenant="local",
+                owner="console",
+                title="Briefing",
+                when=When(cron="0 9 * * *", zone="UTC"),
+                instructions="Prepare it.",
+                home="console:main",
+                persona="cowork",
+                model="practice:rules",
+                now=NOW,
+            )
+        )
+        shown = await do(chat, "inbox")
+        assert "At work:" in shown and (await session_of(chat)).id in shown
+        assert "Planned:" in shown and "Briefing" in shown
+        assert await do(chat, "inbox", role="member", by="u7") == "Nothing waits for you."
+        assert model.hold is not None
+        model.hold.set()
 
 
 # -- answering

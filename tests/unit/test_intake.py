@@ -411,6 +411,30 @@ async def test_a_press_of_somebody_unknown_is_refused(chat: Chat) -> None:
     assert (receipt.status, (await prompt_now(chat, prompt)).status) == ("refused", "pending")
 
 
+async def test_each_press_that_cannot_count_has_its_own_answer_and_changes_nothing(
+    chat: Chat,
+) -> None:
+    session = await opened(chat)
+    await admitted(chat, "console", "member")
+    open_, done = [await raised(chat, session, id=f"p{n}") for n in range(2)]
+    late = await raised(chat, session, id="p2", deadline=NOW - 1)
+    await chat.take(pressed(done, "deny", chat.key, "e0"))
+    await chat.store.write(lambda tx: inbox.expire(tx, NOW))
+    presses = {
+        "twice": pressed(done, "once", chat.key, "e1"),
+        "too late": pressed(late, "once", chat.key, "e2"),
+        "wrong person": pressed(open_, "once", chat.key, "e3", person=BO),
+        "stranger": pressed(open_, "once", chat.key, "e4", person=Author(id="9", name="Eve")),
+        "forged": pressed(open_, "once", b"x" * 32, "e5"),
+        "other arguments": pressed(replace(open_, hash="cd" * 32), "once", chat.key, "e6"),
+    }
+    before = [await prompt_now(chat, each) for each in (open_, done, late)]
+    told = {name: (await chat.take(press)).text for name, press in presses.items()}
+    assert all(told.values()) and len(set(told.values())) == len(told), told
+    assert told["too late"].startswith("Too late. No answer in time, which is never a yes")
+    assert [await prompt_now(chat, each) for each in (open_, done, late)] == before
+
+
 async def test_an_edit_carries_its_arguments(chat: Chat) -> None:
     session = await opened(chat)
     prompt = await raised(chat, session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.listings import usage_lines
 from engine.models.base import Usage
 from engine.models.catalogue import Price
 from engine.models.usage import by_day, by_model, cost
@@ -73,6 +74,7 @@ async def test_usage_is_summed_by_day_and_by_model_for_one_tenant(store: Store) 
         (0, 2, 110, 1),
         (1, 1, 1, 0),
     ]
+    assert [line[:10] for line in usage_lines(days)][1:] == ["1970-01-01", "1970-01-02"]
     east = await store.read(lambda tx: by_day(tx, "t", 0, 9 * DAY, 12 * 3600))
     assert [(line.key, line.calls) for line in east] == [(0, 1), (1, 2)]
     models = await store.read(lambda tx: by_model(tx, "t", 0, 9 * DAY))

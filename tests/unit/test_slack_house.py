@@ -435,12 +435,17 @@ async def test_a_card_that_nobody_answers_in_time_says_so_and_loses_its_buttons(
     async with scene(sqlite_store, tmp_path, ScriptedModel([SEND, "Then not."])) as at:
         await at.fake.say("@nod greet them")
         card = await at.card()
+        (_, button) = next(each for each in card.buttons() if each[1]["text"]["text"] == "Approve")
         (prompt,) = await at.pending()
         await at.chat.store.write(lambda tx: inbox.expire(tx, prompt.deadline + 1.0))
         at.chat.world.dispatcher.enqueue(str(prompt.session))
         await at.shown("Then not.")
         await at.fake.until(lambda: not card.buttons())
         assert "No answer in time" in everything(card)
+        stale = Post(ts=card.ts, user=card.user, thread=card.thread, blocks=[_row(button)])
+        await at.fake.press("Approve", stale)
+        assert (await at.told()).startswith("Too late")
+        assert at.nods("CSTAND") == []
 
 
 async def test_a_stop_closes_the_card(sqlite_store: Store, tmp_path: Path) -> None:

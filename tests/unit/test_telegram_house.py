@@ -260,6 +260,24 @@ async def test_a_card_decided_elsewhere_loses_its_buttons_and_a_late_press_is_to
         assert at.fake.of(TEAM) == []
 
 
+async def test_a_card_that_nobody_answers_in_time_loses_its_buttons_and_a_press_is_too_late(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with scene(sqlite_store, tmp_path, ScriptedModel([SEND, "Then not."])) as at:
+        await at.fake.say(ANA, ANA, "greet the team")
+        card = await at.card(ANA)
+        data = card.buttons[0][0]["callback_data"]
+        (prompt,) = await at.chat.store.read(lambda tx: inbox.pending(tx, "local"))
+        await at.chat.store.write(lambda tx: inbox.expire(tx, prompt.deadline + 1.0))
+        at.chat.world.dispatcher.enqueue(str(prompt.session))
+        await at.fake.until(lambda: not card.buttons)
+        assert "No answer in time" in card.text
+        query = await at.fake.press_data(ANA, card.id, data, ANA)
+        await at.fake.until(lambda: query in at.fake.answers)
+        assert at.fake.answers[query].startswith("Too late")
+        assert at.fake.of(TEAM) == []
+
+
 async def test_ten_messages_during_a_turn_are_all_there_after_a_restart_in_order(
     sqlite_store: Store, tmp_path: Path
 ) -> None:
