@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from types import ModuleType
 from typing import Any
 
-from tests.bench import appends, crowd, loopback, parked, starting, turns
+from tests.bench import appends, crowd, loopback, parked, platforms, rendering, starting, turns
 from tests.bench.setting import Setting
 
 __all__ = ["measured", "wanted"]
@@ -21,6 +21,8 @@ _SCENES: dict[str, ModuleType] = {
     "parked": parked,
     "starting": starting,
     "appends": appends,
+    "platforms": platforms,
+    "rendering": rendering,
 }
 
 
