@@ -29,6 +29,14 @@ GENERAL = "1000000000000000003"
 #: Seconds for a first answer, and for which a nonce is enforced.
 WINDOW, ENFORCED = 3.0, 300.0
 
+#: What every answer says of the room for more; without it, clients send one request at a time.
+#: https://discord.com/developers/docs/topics/rate-limits#header-format
+_ROOM = {
+    "X-RateLimit-Limit": "1000",
+    "X-RateLimit-Remaining": "999",
+    "X-RateLimit-Reset-After": "1.000",
+}
+
 _EPOCH = 1_420_070_400_000
 _STATUS = {"10003": 404, "10008": 404, "10062": 404, "10015": 404, "50001": 403, "50013": 403}
 
@@ -320,6 +328,12 @@ class FakeDiscord(Gateway):
     # -- the HTTP API
 
     async def _api(self, request: web.Request) -> web.Response:
+        answer = await self._asked(request)
+        for name, value in _ROOM.items():
+            answer.headers.setdefault(name, value)
+        return answer
+
+    async def _asked(self, request: web.Request) -> web.Response:
         path, method = "/" + request.match_info["path"], request.method
         self.requests.append((method, path))
         if request.headers.get("Authorization") != f"Bot {self.token}":
