@@ -266,11 +266,15 @@ def slack_message(blocks: Sequence[Mapping[str, Any]], text: str = "") -> None:
         raise Refused("msg_blocks_too_long")
 
 
+#: What holds no mrkdwn: cells, and plain_text alone.
+_UNREAD = ("table", "actions", "header")
+
+
 def slack_pings(blocks: Sequence[Mapping[str, Any]], text: str = "") -> list[str]:
     """Return what in the message would tell somebody, in every text that Slack reads for it."""
     return [
         found
-        for each in (*_slack_texts([b for b in blocks if b["type"] != "table"]), text)
+        for each in (*_slack_texts([b for b in blocks if b["type"] not in _UNREAD]), text)
         for found in _PING.findall(each)
     ]
 
