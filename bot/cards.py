@@ -32,6 +32,7 @@ __all__ = [
     "Press",
     "Row",
     "answer_of",
+    "answer_to",
     "card_of",
     "choices",
     "decision",
@@ -39,6 +40,7 @@ __all__ = [
     "looked_into",
     "mark_of",
     "mark_of_all",
+    "name_of",
     "read_token",
     "says",
     "text_answer",
@@ -74,7 +76,8 @@ class Button:
     token: str
     #: yes, no or plain: how it is coloured.
     style: str = "plain"
-    #: What the press asks for before it counts: '', 'reason' (may be empty) or 'arguments'.
+    #: What the press asks for before it counts: '', 'reason' (may be empty), 'arguments' of a call,
+    #: or 'answer' to what was asked.
     asks: str = ""
 
 
@@ -138,7 +141,10 @@ _CHOICES: Mapping[str, Mapping[str, Choice]] = {
         "edit": Choice("Edit", "e", asks="arguments"),
         "deny": Choice("Deny", "d", "no", asks="reason"),
     },
-    "question": {"deny": Choice("Leave it open", "d", "no", asks="reason")},
+    "question": {
+        "answer": Choice("Answer in words", "a", asks="answer"),
+        "deny": Choice("Leave it open", "d", "no", asks="reason"),
+    },
     "plan": {
         "approve": Choice("Approve", "a", "yes"),
         "auto": Choice("Approve, and ask less (auto)", "r"),
@@ -338,7 +344,7 @@ def _looks(prompt: Prompt, key: bytes) -> tuple[Button, ...]:
 
 
 def choices(prompt: Prompt) -> dict[str, Choice]:
-    """Return what can be pressed; a question only has buttons when one press can answer it."""
+    """Return what can be pressed; an option has a button only when one press can answer it all."""
     offered: dict[str, Choice] = {}
     if prompt.kind == "question":
         questions = prompt.payload["questions"]
@@ -351,10 +357,19 @@ def choices(prompt: Prompt) -> dict[str, Choice]:
         ruled = answer != "always" or bool(prompt.payload.get("rule_target"))
         ruled = ruled and (answer != "rule" or bool(prompt.payload["arguments"]["report_to"]))
         again = answer != "retry" or bool(prompt.payload.get("retry"))
+        again = again and (answer != "answer" or not _is_pressed(prompt))
         if allowed in prompt.options and ruled and again:
             drop = answer == "seen" and prompt.payload.get("held")
             offered[answer] = Choice("Drop", "d", "no") if drop else choice
     return offered
+
+
+def _is_pressed(prompt: Prompt) -> bool:
+    """Say whether every answer to a question is one of its buttons."""
+    first, *more = prompt.payload["questions"]
+    return bool(first.get("options")) and not (
+        more or first.get("multi") or first.get("allow_text")
+    )
 
 
 # -- text
@@ -440,7 +455,15 @@ def answer_of(
         if arguments is None:
             raise PromptError("An edit must carry the arguments.", "Send them as a JSON object.")
         return {"kind": "edit", "arguments": dict(arguments)}
+    if answer == "answer":
+        if arguments is None and not text.strip():
+            raise PromptError("This takes words.", "Reply to the card with your answer.")
+        if arguments is None:
+            return text_answer(prompt, text.strip())
+        return {"kind": "answer", "answers": dict(arguments)}
     if answer == "rule":
+        if not prompt.payload["arguments"]["report_to"]:
+            raise PromptError("This schedule reports only here.", "Confirm it without a rule.")
         return {"kind": "approve", "rule": True}
     if prompt.kind == "plan" and answer in ("approve", "auto"):
         return {"kind": "approve", "mode": "auto" if answer == "auto" else "interactive"}
@@ -454,20 +477,33 @@ def text_answer(prompt: Prompt, text: str) -> dict[str, Any]:
     """
     if prompt.kind != "question":
         return {"kind": "deny", "reason": text}
-    questions = prompt.payload["questions"]
-    question = questions[0]
-    numbers = [part.strip() for part in text.split(",")]
-    options = question.get("options") or ()
-    chosen = all(part.isdecimal() for part in numbers) and len(questions) == 1 and options
-    if not chosen:
+    first, *more = prompt.payload["questions"]
+    said = text if more else answer_to(first, text)
+    if more or not first.get("options") or said == text:
         return {"kind": "answer", "text": text}
+    return {"kind": "answer", "answers": {name_of(first): said}}
+
+
+def name_of(question: Mapping[str, Any]) -> str:
+    """Return the name an answer to the question goes by."""
+    return str(question.get("key") or question.get("header") or question["question"])
+
+
+def answer_to(question: Mapping[str, Any], text: str) -> str | list[str]:
+    """Return what a line says to one question: its words, or the options its numbers choose.
+
+    Raises PromptError when there is no such option, or only one may be chosen.
+    """
+    options = question.get("options") or ()
+    numbers = [part.strip() for part in text.split(",")]
+    if not options or not all(part.isdecimal() for part in numbers):
+        return text
     if not all(1 <= int(part) <= len(options) for part in numbers):
         raise PromptError(f"There is no option {text}.", f"Choose 1 to {len(options)}.")
     if len(numbers) > 1 and not question.get("multi"):
         raise PromptError("Only one option can be chosen.", "Send one number.")
-    labels = [options[int(part) - 1]["label"] for part in numbers]
-    name = question.get("key") or question.get("header") or question["question"]
-    return {"kind": "answer", "answers": {name: labels if question.get("multi") else labels[0]}}
+    labels = [str(options[int(part) - 1]["label"]) for part in numbers]
+    return labels if question.get("multi") else labels[0]
 
 
 # -- tokens

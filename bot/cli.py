@@ -48,6 +48,7 @@ app.add_typer(discord_app, name="discord")
 app.add_typer(slack_app, name="slack")
 app.add_typer(telegram_app, name="telegram")
 
+ScheduleId = Annotated[str, typer.Argument(help="Its id; a beginning will do.")]
 Thread = Annotated[str, typer.Option("--thread", "-t", help="The console thread.")]
 
 
@@ -398,7 +399,7 @@ def schedule_list() -> None:
 
 @schedule_app.command("add")
 def schedule_add(
-    cron: Annotated[str, typer.Argument(help="For example '0 8 * * 1-5'.")],
+    cron: Annotated[str, typer.Argument(help="'0 8 * * 1-5', 'every weekday at 8', 'in 2 hours'.")],
     text: Annotated[str, typer.Argument(help="What each run is to do.")] = "",
     prompt: Annotated[str, typer.Option(help="A prompt file, such as morning-briefing.")] = "",
     fill: Annotated[list[str] | None, typer.Option("--set", help="Its blanks: name=value.")] = None,
@@ -433,10 +434,38 @@ def _filled(prompt: str, fill: list[str], report_to: str) -> tuple[str, str]:
     return found.title, found.fill(**values)
 
 
+@schedule_app.command("show")
+def schedule_show(schedule: ScheduleId) -> None:
+    """Show one: when it comes, what it does and may do, its last runs."""
+    _command("schedule", ["show", schedule], "main")
+
+
+@schedule_app.command("history")
+def schedule_history(schedule: ScheduleId) -> None:
+    """List its runs: outcome, how long, what it cost, and where."""
+    _command("schedule", ["history", schedule], "main")
+
+
+@schedule_app.command("run")
+def schedule_run(schedule: ScheduleId) -> None:
+    """Run it now; its times stay as they are."""
+    _command("schedule", ["run", schedule], "main")
+
+
+@schedule_app.command("pause")
+def schedule_pause(schedule: ScheduleId) -> None:
+    """Switch it off."""
+    _command("schedule", ["pause", schedule], "main")
+
+
+@schedule_app.command("resume")
+def schedule_resume(schedule: ScheduleId) -> None:
+    """Switch it on again, from now."""
+    _command("schedule", ["resume", schedule], "main")
+
+
 @schedule_app.command("remove")
-def schedule_remove(
-    schedule: Annotated[str, typer.Argument(help="Its id; a beginning will do.")],
-) -> None:
+def schedule_remove(schedule: ScheduleId) -> None:
     """Remove a schedule; what it did stays on record."""
     _command("schedule", ["remove", schedule], "main")
 

@@ -175,6 +175,8 @@ async def _approve(context: Context, given: list[str]) -> str:
             known = ", ".join(sorted(prompt.options))
             what = f"A {prompt.kind} is not approved."
             raise PromptError(what, f"Write /answer {prompt.id} and one of: {known}.")
+        if word == "always" and prompt.payload.get("schedule"):
+            return "rule"
         return word or _YES[prompt.kind]
 
     return await _answered(context, given[0], lambda prompt: (choose(prompt), ""))

@@ -11,10 +11,11 @@ from bot import answers
 from bot.answers import Defaults, House
 from engine import inbox, people
 from engine.events import Event, Kind
-from engine.schedule import schedules, wakes
+from engine.schedule import fires, schedules, wakes
 from engine.schedule.tools import schedule_tools
 from engine.sessions import get
 from engine.store.base import Store
+from engine.tools import messages
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.world import World, running
 
@@ -32,9 +33,14 @@ def asking(**arguments: Any) -> Any:
     return calls(call("propose_schedule", **given))
 
 
+def sending(target: str) -> Any:
+    return calls(call("send_message", target=target, text="Good morning."))
+
+
 def world(store: Store, data: Path, *steps: Any) -> Any:
     model = ScriptedModel([*steps], then="Done.")
-    return running(store, data, model, tools=schedule_tools(store, "UTC"), now=lambda: NOW)
+    tools = [*schedule_tools(store, "UTC"), *messages.TOOLS]
+    return running(store, data, model, tools=tools, now=lambda: NOW)
 
 
 async def take(made: World, prompt: inbox.Prompt, answer: dict[str, Any]) -> None:
@@ -155,3 +161,29 @@ async def test_the_same_call_made_again_adds_no_second_wake(store: Store, tmp_pa
             for _ in range(2)
         ]
         assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize(
+    ("ruled", "target", "asked"),
+    [
+        pytest.param(True, "slack:T1/C1", 0, id="exactly-there"),
+        pytest.param(True, "slack:T1/C2", 1, id="elsewhere"),
+        pytest.param(False, "slack:T1/C1", 1, id="not-chosen"),
+    ],
+)
+async def test_a_run_posts_unasked_only_where_its_card_said_so(
+    store: Store, tmp_path: Path, ruled: bool, target: str, asked: int
+) -> None:
+    async with world(store, tmp_path, asking(report_to="slack:T1/C1")) as made:
+        session = await made.open()
+        await made.turn(session, "Brief us every weekday at 8")
+        [prompt] = await made.pending(session)
+        await take(made, prompt, {"kind": "approve", **({"rule": True} if ruled else {})})
+        assert isinstance(made.engine.model, ScriptedModel)
+        made.engine.model.steps.append(sending(target))
+        [schedule] = await store.read(lambda tx: schedules.listed(tx, "local"))
+        run = await store.write(lambda tx: fires.run_now(tx, schedule.id, NOW, data=tmp_path))
+        made.dispatcher.enqueue(str(run.session))
+        await made.settle()
+        assert len(await made.pending(str(run.session))) == asked
+        assert [each.target for each in made.delivery.sent] == [target] * (1 - asked)

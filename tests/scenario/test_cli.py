@@ -285,6 +285,14 @@ def test_a_schedule_is_added_from_a_prompt_file_listed_and_removed(nod: Nod, hom
     assert re.search(
         rf"{found[1]}  0 8 \* \* 1-5 .* next \d{{4}}-.* 08:00  Morning briefing", listed
     )
+    for verb, says in (
+        ("show", "At 08:00, Monday through Friday"),
+        ("history", "It has not run yet."),
+        ("pause", "is paused"),
+        ("resume", "goes on: next"),
+    ):
+        code, out, _ = nod("schedule", verb, found[1][:6])
+        assert code == 0 and says in out
     assert nod("schedule", "remove", found[1][:6])[0] == 0
     assert nod("schedule", "list")[1] == "There are no schedules.\n"
     assert nod("audit", "verify")[1] == "The audit is whole.\n"

@@ -190,6 +190,18 @@ async def test_a_press_confirms_with_the_rule_and_a_change_asks_again(chat: Chat
     assert "send_message to slack:T1/C1" in await do(chat, f"schedule show {schedule.id}")
 
 
+async def test_the_rule_can_be_chosen_in_words(chat: Chat) -> None:
+    await do(chat, "schedule every day at 8: brief us")
+    with pytest.raises(NodError, match="reports only here"):
+        await do(chat, f"approve {(await card(chat)).id} always")
+    await do(chat, f"deny {(await card(chat)).id}")
+    await do(chat, "schedule every day at 8: brief us to slack:T1/C1")
+    said = await do(chat, f"approve {(await card(chat)).id} always")
+    assert "posts there without asking" in said
+    [schedule] = await planned(chat)
+    assert len(await chat.store.read(lambda tx: rules.of_schedule(tx, schedule.id))) == 1
+
+
 async def test_it_is_shown_run_paused_resumed_and_removed(chat: Chat) -> None:
     schedule = await made(chat)
     assert "Brief us." in await do(chat, "schedule list")
