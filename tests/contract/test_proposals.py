@@ -160,6 +160,24 @@ async def test_it_comes_once_and_is_switched_off(
         await store.write(lambda tx: schedules.enable(tx, schedule.id, True, due + 86_400))
 
 
+async def test_an_edit_in_the_evening_leaves_the_next_morning(store: Store, house: House) -> None:
+    """C-06: New York, edited at 22:37; it does not jump a day."""
+    schedule = await confirmed(store, house, ruled=False, said="25 6 * * * America/New_York")
+    evening = datetime(2026, 11, 30, 22, 37, tzinfo=ZoneInfo("America/New_York")).timestamp()
+    after = await store.write(
+        lambda tx: schedules.change(
+            tx,
+            schedule.id,
+            title="Other",
+            when=schedule.when,
+            instructions=schedule.instructions,
+            report_to=schedule.report_to,
+            now=evening,
+        )
+    )
+    assert after.next_at == evening + 7 * 3600 + 48 * 60
+
+
 # -- the standing rule
 
 
