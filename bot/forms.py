@@ -1,4 +1,4 @@
-"""What a press opens before it counts: a form for a reason, or for the arguments of a call.
+"""What a press opens before it counts: a form for a reason, an answer, or a call's arguments.
 
 A form is made from the prompt and the tool's own schema, and read back against both, so a surface
 keeps nothing between showing it and getting it back.
@@ -22,6 +22,8 @@ from engine.tools.base import Tool
 
 __all__ = ["Field", "FieldError", "Filled", "Form", "Forms"]
 
+#: Options a platform's menu takes (Discord: 25).
+CHOICES = 25
 #: Characters from which on a text gets a field of several lines.
 LONG = 60
 
@@ -88,6 +90,8 @@ class Forms:
         fields: tuple[Field, ...] = ()
         if press.answer == "edit":
             fields = await self._fields(prompt)
+        elif press.answer == "answer":
+            fields = _asked(prompt)
         elif press.answer == "deny":
             label = "Why, or what to do instead"
             fields = (Field(name="reason", label=label, kind="long", required=False),)
@@ -101,6 +105,8 @@ class Forms:
         Raises FieldError when a value cannot be read as what its field is.
         """
         press, prompt = await self._prompt(platform, person, token)
+        if press.answer == "answer":
+            return Filled(arguments=_answers(prompt, values))
         if press.answer != "edit":
             return Filled(text=values.get("reason", ""))
         changed = dict(prompt.payload["arguments"])
@@ -136,6 +142,43 @@ class Forms:
             _field(name, declared.get(name, {}), arguments.get(name), name in required)
             for name in names
         )
+
+
+def _asked(prompt: Prompt) -> tuple[Field, ...]:
+    """Return a field for every question: a choice where one of few options is all it takes."""
+    questions = prompt.payload["questions"]
+    return tuple(_question(f"q{n}", each, len(questions) == 1) for n, each in enumerate(questions))
+
+
+def _question(name: str, question: Mapping[str, Any], required: bool) -> Field:
+    label = visible(str(question["question"]))
+    labels = [visible(str(each["label"])) for each in question.get("options") or ()]
+    many = question.get("multi") or len(labels) > CHOICES
+    if labels and not many and not question.get("allow_text"):
+        return Field(
+            name=name, label=label, kind="choice", choices=tuple(labels), required=required
+        )
+    if labels:
+        several = "; several: 1, 2" if question.get("multi") else ""
+        numbered = ", ".join(f"{n} {each}" for n, each in enumerate(labels, 1))
+        label = f"{label} ({numbered}{several})"
+    return Field(name=name, label=label, kind="long", required=required)
+
+
+def _answers(prompt: Prompt, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return what was answered, by each question's name; what was left empty is left out."""
+    found: dict[str, Any] = {}
+    for number, question in enumerate(prompt.payload["questions"]):
+        said = values.get(f"q{number}", "").strip()
+        try:
+            answered = cards.answer_to(question, said)
+        except PromptError as error:
+            raise FieldError(f"q{number}", error.what, error.fix) from error
+        if said:
+            found[cards.name_of(question)] = answered
+    if not found:
+        raise FieldError("q0", "There is no answer in it.", "Answer at least one question.")
+    return found
 
 
 def _field(name: str, declared: Mapping[str, Any], value: Any, required: bool) -> Field:

@@ -345,6 +345,8 @@ class Terminal:
             return f"{self._target.removeprefix('console:')} › "
         if self._asking.button.asks == "arguments":
             return "arguments, then Enter › "
+        if self._asking.button.asks == "answer":
+            return "your answer, then Enter › "
         return "why, or what instead (Enter for nothing) › "
 
     def _toolbar(self) -> str:
@@ -427,7 +429,7 @@ class Terminal:
 
     async def _told(self, asking: _Asking, line: str) -> str:
         """Take what a button asked for; returns what the line is to be filled with again."""
-        if asking.button.asks == "reason":
+        if asking.button.asks in ("reason", "answer"):
             self._asking = None
             await self._press(asking.button, text=line.strip())
             return ""
