@@ -18,7 +18,6 @@ from engine.inbox import Person, Prompt, Resolution
 from engine.schedule import proposals
 from engine.schedule.cron import in_zone
 from engine.store.base import Tx
-from engine.tools.base import Root
 
 __all__ = [
     "Defaults",
@@ -115,9 +114,7 @@ def _granted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> li
     if prompt.answer["kind"] != "approve":
         return []
     session = sessions.get(tx, prompt.session)
-    root = Root(path=Path(folder["path"]), writable=folder["writable"])
-    others = [each for each in session.roots if each.path != root.path]
-    body = {"roots": [_root(each) for each in (*others, root)]}
+    body = {"root": {"path": folder["path"], "writable": folder["writable"]}}
     mail = sessions.Post(kind="switch", key=f"grant:{prompt.id}", by=by.id, body=body)
     sessions.post(tx, session, mail, now)
     return [session.id]
@@ -145,10 +142,6 @@ def _scheduled(tx: Tx, prompt: Prompt, by: Person, now: float) -> list[str]:
     mail = sessions.Post(kind="note", key=f"schedule:{prompt.id}", by=by.id, body={"message": note})
     sessions.post(tx, sessions.get(tx, prompt.session), mail, now)
     return [prompt.session]
-
-
-def _root(root: Root) -> dict[str, Any]:
-    return {"path": str(root.path), "writable": root.writable, "own": root.own}
 
 
 def _admitted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:

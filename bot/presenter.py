@@ -116,6 +116,16 @@ class Presenter:
         return follower
 
     async def _run(self, follower: Follower) -> None:
+        try:
+            await self._follow_on(follower)
+        except Exception:  # noqa: BLE001  # broad: the border of one session; others are shown
+            _log.exception("showing %s failed", follower.session)
+        finally:
+            # The next event, or the next look at the store, takes the session up again.
+            del self._followers[follower.session]
+            follower.handled.set()
+
+    async def _follow_on(self, follower: Follower) -> None:
         failures = 0
         while failures < TRIES:
             try:
@@ -124,15 +134,12 @@ class Presenter:
                 if not await self._moves(follower):
                     await follower.settle()
                     if not follower.wake.is_set():
-                        break
+                        return
             except _FAILURES as error:
                 failures += 1
                 _log.warning("showing %s failed: %s", follower.session, error)
                 follower.fall_back()
                 await asyncio.sleep(_pause(error, failures))
-        # The next event, or the next look at the store, takes the session up again.
-        del self._followers[follower.session]
-        follower.handled.set()
 
     async def _moves(self, follower: Follower) -> bool:
         """Wait until the session moves; False: it did not for a while."""

@@ -45,7 +45,7 @@ class Kind(StrEnum):
     EDITED = "edited"  # arguments, hash, before: a person changed a call on its card
     UNKNOWN = "unknown"  # attempt: a start without a result was found
     STOPPED = "stopped"  # mail, by
-    SWITCHED = "switched"  # mode or model or roots, by
+    SWITCHED = "switched"  # mode, model, custom or one more root, by
     ELIDED = "elided"  # model, border: what the view leaves out from here on
     TAINTED = "tainted"  # source: outside text entered the log
 

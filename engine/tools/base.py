@@ -136,8 +136,6 @@ class ToolContext:
     artifact: Callable[[str], Awaitable[Path]]
     #: Call right before the first byte of an effect leaves; raises when it is too late to start.
     before_act: Callable[[], None] = lambda: None
-    #: Shows live output of a running call; transport, never stored.
-    say: Callable[[str], None] = lambda text: None
 
 
 Run = Callable[..., Awaitable[Result]]

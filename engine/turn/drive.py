@@ -94,6 +94,9 @@ def _open(
         attempts = 0  # of the turn that is ended; what waits after it starts afresh
         driver.put(Kind.ERROR, {"text": _POISONED, "error_type": "Poisoned"})
         driver.put(Kind.PERMISSION_REQUIRED, asking.notice(driver.state, _POISONED, now))
+    elif attempts > POISON:
+        attempts = 0
+        driver.give_up()
     while isinstance(step := driver.decide(), Put):
         driver.take_in(step.facts)
     if not driver.buffer:
@@ -124,6 +127,16 @@ class Driver(Hold):
             and (call.start.worker == self.engine.worker or self.engine.is_gone(call.start.worker))
         }
         return decide(self.state, self.engine.now(), gone)
+
+    def give_up(self) -> None:
+        """Do no more of what killed the worker outside a turn: an undo, or a look-up."""
+        for mail in self.state.mail:
+            if mail.kind == "undo":
+                text = f"The undo was given up: the worker died {POISON} times in it."
+                self.put(Kind.NOTICE, {"text": text, "mail": mail.id})
+        for call in self.state.loose:
+            if not call.found:
+                self.put(Kind.UNKNOWN, {"found": "cannot_tell"}, call=call.id)
 
     @asynccontextmanager
     async def room(self) -> AsyncIterator[None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.events import Event, Kind, numbered
@@ -102,8 +103,10 @@ class Hold:
             self._turn_seq = fact.seq
         elif fact.kind is Kind.SWITCHED:
             changed = {name: body[name] for name in ("mode", "model", "custom") if name in body}
-            if "roots" in body:
-                changed["roots"] = tuple(Root(**each) for each in body["roots"])
+            if "root" in body:
+                new = Root(path=Path(body["root"]["path"]), writable=body["root"]["writable"])
+                others = (each for each in self.session.roots if each.path != new.path)
+                changed["roots"] = (*others, new)
             self.session = replace(self.session, **changed)
         elif fact.kind is Kind.TAINTED:
             self.session = replace(self.session, taint=tuple(body["labels"]))

@@ -11,7 +11,7 @@ from engine.canonical import dumps
 from engine.clock import mint
 from engine.events import Event, Kind
 from engine.schedule import schedules
-from engine.sessions import Session
+from engine.sessions import Session, roots_json
 from engine.store.base import Tx
 from engine.turn.state import Call
 
@@ -213,9 +213,10 @@ def _switched(tx: Tx, session: Session, fact: Event) -> None:
     for name in ("mode", "model"):
         if name in fact.body:
             tx.run(f"session_{name}", id=session.id, value=fact.body[name])
-    for name in ("roots", "custom"):
-        if name in fact.body:
-            tx.run(f"session_{name}", id=session.id, value=dumps(fact.body[name]))
+    if "custom" in fact.body:
+        tx.run("session_custom", id=session.id, value=dumps(fact.body["custom"]))
+    if "root" in fact.body:  # the worker has added it to the roots it knows
+        tx.run("session_roots", id=session.id, value=roots_json(session.roots))
 
 
 def _tainted(tx: Tx, session: Session, fact: Event) -> None:
@@ -292,7 +293,7 @@ def _audit_stopped(fact: Event) -> audit.Entry:
 
 
 def _audit_switched(fact: Event) -> audit.Entry:
-    changed = ", ".join(sorted(set(fact.body) & {"mode", "model", "roots", "custom"}))
+    changed = ", ".join(sorted(set(fact.body) & {"mode", "model", "root", "custom"}))
     return audit.Entry(kind="switched", actor=fact.body["by"], outcome=changed)
 
 

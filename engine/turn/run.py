@@ -245,6 +245,8 @@ async def look_up(
 ) -> tuple[str, Ran]:
     """Say whether a started call took effect: 'happened', 'did_not' or 'cannot_tell'."""
     nothing = Ran(result=None)
+    if tool is not None and tool.idempotent:
+        return "did_not", nothing  # the effect carries the call's id: once more does no harm
     if tool is None or tool.look_up is None:
         return "cannot_tell", nothing
     seen = call.start.witness if call.start else None

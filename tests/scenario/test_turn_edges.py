@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from engine.permissions import rules
 from engine.sessions import Post
 from engine.store.base import Store, Tx
 from engine.tools.base import LookUp, Outcome, Result, Risk, Tool, ToolContext, tool
+from engine.turn.drive import POISON, advance
+from engine.turn.journal import take
 from engine.work.base import Ceilings
 from tests.fakes.scripted import ScriptedModel, call, calls
-from tests.fakes.world import World, probe, running
+from tests.fakes.world import World, opened, probe, running
 
 
 def _ends(facts: list[Event]) -> list[str]:
@@ -464,3 +467,73 @@ async def test_a_preview_that_fails_shows_the_tools_own_words_only(
         await w.turn(session, "Go")
         (card,) = await w.pending(session)
     assert card.payload["preview"] == f"(no preview: {shown})"
+
+
+async def _posted(world: World, session: str, kind: str, body: Mapping[str, Any]) -> None:
+    """Put mail into the mailbox without a hint: the test is the only worker."""
+    mail = Post(kind=kind, key=f"test:{kind}", by=people.CONSOLE, body=body)
+    await world.store.write(lambda tx: sessions.post(tx, sessions.get(tx, session), mail, 1.0))
+
+
+async def test_two_folders_granted_at_once_are_both_there(store: Store, tmp_path: Path) -> None:
+    """Each grant adds one root; none writes the list it saw."""
+    async with running(store, tmp_path, ScriptedModel(then="Hello.")) as world:
+        session = await world.open()
+        for name in ("one", "two"):
+            root = {"path": str(tmp_path / name), "writable": name == "two"}
+            await world.post(session, "switch", {"root": root})
+        await world.settle()
+        kept = await store.read(lambda tx: sessions.get(tx, session))
+    granted = [(root.path.name, root.writable, root.own) for root in kept.roots[1:]]
+    assert granted == [("one", False, False), ("two", True, False)]
+
+
+async def test_a_started_call_that_carries_a_key_is_simply_started_again(
+    store: Store, tmp_path: Path
+) -> None:
+    """The first worker vanishes between the effect and its result."""
+    keys: list[tuple[str, int]] = []
+    begun = asyncio.Event()
+
+    @tool(risk=Risk.EXTERNAL, idempotent=True)
+    async def order(ctx: ToolContext) -> Result:
+        """Order."""
+        keys.append((ctx.call, ctx.attempt))
+        begun.set()
+        if ctx.attempt == 1:
+            await asyncio.Event().wait()
+        return Result(text="ordered")
+
+    model = ScriptedModel([calls(call("order"))])
+    async with opened(store, tmp_path, model, tools=[order], worker="h:1:1:w1") as world:
+        session = await world.open(mode="auto")
+        await _posted(world, session, "message", {"message": {"role": "user", "content": "Go"}})
+        gone = asyncio.create_task(advance(world.engine, session, asyncio.Event()))
+        await begun.wait()
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+    async with opened(store, tmp_path, ScriptedModel(["Done."]), tools=[order]) as world:
+        engine = dataclasses.replace(world.engine, is_gone=lambda worker: True)
+        await advance(engine, session, asyncio.Event())
+        facts = await world.log(session)
+        assert await world.pending(session) == []
+    assert [attempt for _, attempt in keys] == [1, 2]
+    assert len({key for key, _ in keys}) == 1
+    assert facts[-1].body["status"] == "completed"
+
+
+async def test_an_undo_that_keeps_killing_its_worker_is_given_up(
+    store: Store, tmp_path: Path
+) -> None:
+    async with opened(store, tmp_path, ScriptedModel([])) as world:
+        session = await world.open()
+        await _posted(world, session, "undo", {})
+        for _ in range(POISON):
+            taken = await store.write(
+                lambda tx: take(tx, session, world.engine.worker, 1.0, world.engine.limits)
+            )
+            assert taken is not None
+        await advance(world.engine, session, asyncio.Event())
+        facts = await world.log(session)
+    assert [fact.kind for fact in facts] == [Kind.NOTICE]
+    assert "given up" in facts[0].body["text"]

@@ -473,10 +473,8 @@ async def test_a_granted_folder_becomes_a_root(any_chat: Chat) -> None:
     prompt = await raised(chat, session, "grant", payload=payload)
     await chat.take(pressed(prompt, "approve", chat.key))
     (row,) = await mail(chat, session)
-    roots = loads(row["body"])["roots"]
     assert row["kind"] == "switch"
-    assert [root["path"] for root in roots][1:] == ["/srv"]
-    assert roots[1] == {"path": "/srv", "writable": False, "own": False}
+    assert loads(row["body"])["root"] == {"path": "/srv", "writable": False}
 
 
 # -- people
