@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -243,16 +244,27 @@ def offer_folder(
 
 def ask_access(
     tx: Tx, house: House, platform: str, external_id: str, name: str, target: str
-) -> Prompt | None:
-    """Ask the owner about an unknown person; None: they were asked before."""
-    subject = f"{platform}:{external_id}"
-    if tx.one("prompt_by_subject", tenant=house.tenant, kind="access", subject=subject) is not None:
-        return None
+) -> tuple[Prompt | None, bool]:
+    """Ask the owner about an unknown person; return the open prompt, and whether it is new.
+
+    None: the owner turned them down, so they are not asked about again. Where nobody answered in
+    time, they are.
+    """
+    identity = subject = f"{platform}:{external_id}"
+    for number in count(2):
+        row = tx.one("prompt_by_subject", tenant=house.tenant, kind="access", subject=subject)
+        if row is None:
+            break
+        if row["status"] == "pending":
+            return inbox.prompt_from(row), False
+        if row["resolved_by"] != "clock":
+            return None, False
+        subject = f"{identity}#{number}"
     payload = {
-        "text": f"{name} ({subject}) wrote in {target}.",
+        "text": f"{name} ({identity}) wrote in {target}.",
         "identity": {"platform": platform, "id": external_id, "name": name},
     }
-    return _raise(tx, house.tenant, "access", subject, payload, None, house.now())
+    return _raise(tx, house.tenant, "access", subject, payload, None, house.now()), True
 
 
 def notify(

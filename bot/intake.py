@@ -411,11 +411,11 @@ class Intake:
             self._note(tx, said, "closed", waiting)
             return _Done("refused", "" if told or said.bot else _CLOSED)
         name = plain(said.person.name)[:80] or said.person.id
-        asked = answers.ask_access(tx, self._house, platform, said.person.id, name, said.target)
+        asked, new = answers.ask_access(
+            tx, self._house, platform, said.person.id, name, said.target
+        )
         held = tx.all("mail_unrouted", tenant=tenant, waiting=waiting)
-        subject = f"{platform}:{said.person.id}"
-        row = tx.one("prompt_by_subject", tenant=tenant, kind="access", subject=subject)
-        if row is None or row["status"] != "pending" or len(held) >= UNKNOWN_LIMIT:
+        if asked is None or len(held) >= UNKNOWN_LIMIT:
             return _Done("refused")  # dismissed, or too many already: no second polite line
         stamp = self._stamp(Person(id=waiting, role="guest", name=name), said)
         told_of = [f"{plain(each.name)} was not taken: ask for it again" for each in said.files]
@@ -432,7 +432,7 @@ class Intake:
             body=dumps(body),
             now=self._house.now(),
         )
-        return _Done("waiting", _STRANGER if asked and not said.bot else "")
+        return _Done("waiting", _STRANGER if new and not said.bot else "")
 
     def _stamp(self, person: Person, said: Said) -> str:
         """Return what is true only now: the time, who speaks, and whether to Nod.

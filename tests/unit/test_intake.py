@@ -525,6 +525,17 @@ async def test_one_who_was_dismissed_is_not_answered_again(any_chat: Chat) -> No
     assert await chat.store.read(lambda tx: inbox.pending(tx, "local")) == []
 
 
+async def test_one_about_whom_nobody_answered_in_time_is_asked_about_again(any_chat: Chat) -> None:
+    chat = any_chat
+    await chat.take(said("hi", "e1", target="memory:x", person=BO))
+    (prompt,) = await chat.store.read(lambda tx: inbox.pending(tx, "local"))
+    assert len(await chat.store.write(lambda tx: inbox.expire(tx, prompt.deadline))) == 1
+    receipt = await chat.take(said("again", "e2", target="memory:x", person=BO))
+    assert receipt.status == "waiting" and "not met" in receipt.text
+    (again,) = await chat.store.read(lambda tx: inbox.pending(tx, "local"))
+    assert again.id != prompt.id
+
+
 async def test_strangers_cannot_fill_the_store(chat: Chat) -> None:
     for number in range(12):
         await chat.take(said("hi", f"e{number}", target="memory:x", person=BO))
