@@ -142,10 +142,12 @@ async def chatting(
             key=key,
             data=data,
         )
-        async with _maybe(world.dispatcher, at_work), _maybe(presenter, presenting), intake:
-            yield chat
-        for surface in every.values():
-            await surface.stop()
+        try:
+            async with _maybe(world.dispatcher, at_work), _maybe(presenter, presenting), intake:
+                yield chat
+        finally:
+            for surface in every.values():
+                await surface.stop()
 
 
 @asynccontextmanager

@@ -196,7 +196,9 @@ class FakeTelegram:
             "chat_instance": "1",
             "data": data,
         }
-        await self._push({"callback_query": query})
+        sender = message["from"]["id"]
+        mine = (token for token, bot in self.bots.items() if bot.id == sender)
+        await self._push({"callback_query": query}, next(mine, TOKEN))
         return made
 
     async def upload(self, content: bytes) -> str:
