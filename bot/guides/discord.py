@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from bot.guides.showing import show
 
 if TYPE_CHECKING:
     from bot.doctor import Finding
@@ -45,21 +45,7 @@ discord_app = typer.Typer(
 @discord_app.callback()
 def check() -> None:
     """Check token, intents and permissions with Discord; print the link that invites Nod."""
-    from bot import doctor, settings
-    from bot.surfaces.config import discord_config
-    from connectors.registry import secrets_of
-
-    loaded = settings.load()
-    config = discord_config(loaded, secrets_of(os.environ, loaded.data).get)
-
-    async def look() -> list[Finding]:
-        return [each async for each in examine(loaded, config)]
-
-    findings = asyncio.run(look())
-    for line in doctor.lines(findings):
-        typer.echo(line)
-    if not doctor.sound(findings):
-        raise typer.Exit(1)
+    show("discord", examine)
 
 
 def invite(application: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from bot.guides.showing import show
 
 if TYPE_CHECKING:
     from bot.doctor import Finding
@@ -60,21 +60,7 @@ def check(context: typer.Context) -> None:
     """Check tokens and scopes against Slack, and say what to change."""
     if context.invoked_subcommand is not None:
         return
-    from bot import doctor, settings
-    from bot.surfaces.config import slack_config
-    from connectors.registry import secrets_of
-
-    loaded = settings.load()
-    config = slack_config(loaded, secrets_of(os.environ, loaded.data).get)
-
-    async def look() -> list[Finding]:
-        return [each async for each in examine(loaded, config)]
-
-    findings = asyncio.run(look())
-    for line in doctor.lines(findings):
-        typer.echo(line)
-    if not doctor.sound(findings):
-        raise typer.Exit(1)
+    show("slack", examine)
 
 
 @slack_app.command("manifest")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import typer
+
+from bot.guides.showing import show
 
 if TYPE_CHECKING:
     from telegram import User, WebhookInfo
@@ -32,21 +33,7 @@ telegram_app = typer.Typer(
 @telegram_app.callback()
 def check() -> None:
     """Check tokens, privacy mode and webhook with Telegram, and say what to change."""
-    from bot import doctor, settings
-    from bot.surfaces.config import telegram_config
-    from connectors.registry import secrets_of
-
-    loaded = settings.load()
-    config = telegram_config(loaded, secrets_of(os.environ, loaded.data).get)
-
-    async def look() -> list[Finding]:
-        return [each async for each in examine(loaded, config)]
-
-    findings = asyncio.run(look())
-    for line in doctor.lines(findings):
-        typer.echo(line)
-    if not doctor.sound(findings):
-        raise typer.Exit(1)
+    show("telegram", examine)
 
 
 async def examine(settings: Settings, config: TelegramConfig | None) -> AsyncIterator[Finding]:
