@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -31,6 +31,8 @@ __all__ = ["Finding", "examine", "lines", "sound"]
 _DISK_NEEDED = 100_000_000  # bytes; below that a turn may not be able to commit
 _DISK_WANTED = 1_000_000_000
 _NEEDED_PYTHON = (3, 11)
+#: Seconds that the chat platforms have for their answers.
+PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +47,14 @@ class Finding:
     fix: str = ""
 
 
-async def examine(environ: Mapping[str, str], now: Now) -> list[Finding]:
-    """Look at everything a start needs; changes nothing and never raises NodError."""
+async def examine(
+    environ: Mapping[str, str], now: Now, patience: float = PATIENCE
+) -> list[Finding]:
+    """Look at everything a start needs; changes nothing and never raises NodError.
+
+    Args:
+        patience: seconds that the chat platforms have for their answers.
+    """
     findings = [_python()]
     try:
         settings = reading.load(environ)
@@ -55,7 +63,7 @@ async def examine(environ: Mapping[str, str], now: Now) -> list[Finding]:
     findings += [_settings(settings), _data(settings), _disk(settings)]
     findings += [*await _store(settings, now), await _model(settings, environ)]
     findings.append(await asyncio.to_thread(_secrets, settings, environ))
-    findings += await _platforms(settings, environ)
+    findings += await _platforms(settings, environ, patience)
     findings += [_git(), _ripgrep(), _clock(settings, now), await _running(settings)]
     return findings
 
@@ -208,10 +216,12 @@ def _secrets(settings: Settings, environ: Mapping[str, str]) -> Finding:
     )
 
 
-async def _platforms(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    """Look at each platform that has a token, as its own guide does."""
+async def _platforms(
+    settings: Settings, environ: Mapping[str, str], patience: float
+) -> list[Finding]:
+    """Look at each platform that has a token, as its own guide does; all at once."""
     secret = secrets_of(environ, settings.data).get
-    findings: list[Finding] = []
+    looks = []
     for name, platform in PLATFORMS.items():
         try:
             config = await asyncio.to_thread(platform.config, settings, secret)
@@ -219,8 +229,22 @@ async def _platforms(settings: Settings, environ: Mapping[str, str]) -> list[Fin
             return []  # what is wrong with the secrets was told
         if config is not None:
             guide = import_module(f"bot.guides.{name}")
-            findings += [each async for each in guide.examine(settings, config)]
-    return findings
+            looks.append(_within(patience, name, guide.examine(settings, config)))
+    return [finding for found in await asyncio.gather(*looks) for finding in found]
+
+
+async def _within(patience: float, name: str, look: AsyncIterator[Finding]) -> list[Finding]:
+    """Return what a guide finds in that many seconds."""
+    found: list[Finding] = []
+    try:
+        async with asyncio.timeout(patience):
+            async for each in look:
+                found.append(each)  # noqa: PERF401  # what was found in time is kept
+    except TimeoutError:
+        text = f"not all was answered within {patience:g} s"
+        fix = f"Check the network; then: nod {name}"
+        found.append(Finding(name=name, state="missing", text=text, fix=fix))
+    return found
 
 
 def _git() -> Finding:

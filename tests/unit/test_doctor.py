@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -162,3 +163,34 @@ async def test_a_damaged_vault_is_told_with_what_mends_it(tmp_path: Path) -> Non
     findings = await found(tmp_path)
     assert findings["secrets"].state == "missing"
     assert "Restore it" in findings["secrets"].fix
+
+
+async def test_platforms_that_never_answer_hold_the_doctor_up_no_longer_than_its_patience(
+    tmp_path: Path,
+) -> None:
+    ends = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ends.wait()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    variables = {
+        "NOD_HOME": str(tmp_path),
+        "NOD_MODEL": "practice:rules",
+        "TELEGRAM_BOT_TOKEN": "7000001:AAFake-token_that_is_35_characters_x",
+        "NOD_TELEGRAM_BASE_URL": url,
+        "DISCORD_BOT_TOKEN": "a-token",
+        "NOD_DISCORD_BASE_URL": url,
+    }
+    try:
+        async with asyncio.timeout(10):
+            findings = await doctor.examine(variables, lambda: NOON, patience=0.2)
+    finally:
+        ends.set()
+        server.close()
+    late = {each.name: each for each in findings if "within 0.2 s" in each.text}
+    assert set(late) == {"telegram", "discord"}
+    assert late["discord"].fix.endswith("nod discord")
+    assert not doctor.sound(findings)
