@@ -40,6 +40,8 @@ SECTION, LABEL, TITLE, INPUT, CONTEXT = 3_000, 75, 24, 3_000, 2_000
 BLOCKS, VIEW_BLOCKS = 50, 100
 #: Characters of all text of a card: Slack refuses a message of more than about 13,200.
 CARD = 11_000
+#: Of that, characters of its title, and of what all its buttons say.
+HEAD, LABELS = 500, 5_000
 #: Cards of one plan, and characters of one's title: no limit is documented, so careful ones.
 TASKS, CARD_TITLE = 40, 150
 #: Rows of one card that fit whatever they hold; the rest is in the inbox.
@@ -119,37 +121,41 @@ def caption(message: Message, block_id: str, names: Sequence[str]) -> list[Block
 def card(shown: Card) -> Part:
     """Return the card as one message."""
     rows = shown.rows[:ROWS]
-    room = CARD // max(1, len(rows))
-    blocks: list[Block] = [_section(f"**{shown.title}**")]
+    buttons = [b for row in rows if not row.decided for b in (*row.buttons, *row.looks)]
+    size = min(LABEL, LABELS // max(1, len(buttons) + len(shown.buttons)))
+    said = sum(min(size, len(each.label)) for each in (*buttons, *shown.buttons))
+    room = (CARD - HEAD - said) // max(1, len(rows))
+    blocks: list[Block] = [_section(f"**{shown.title}**", HEAD)]
     for number, row in enumerate(rows, 1):
         head = "" if row.title == shown.title and len(rows) == 1 else row.title
-        blocks += _row(row, f"{number}. {head}" if len(rows) > 1 else head, room)
+        blocks += _row(row, f"{number}. {head}" if len(rows) > 1 else head, room, size)
     if len(shown.rows) > ROWS:
         blocks.append(_context(f"… and {len(shown.rows) - ROWS} more: `/nod inbox`"))
     elif shown.buttons:
-        blocks.append(_actions(f"nod:card:{shown.id}", [_button(each) for each in shown.buttons]))
+        for_all = [_button(each, size) for each in shown.buttons]
+        blocks.append(_actions(f"nod:card:{shown.id}", for_all))
     told = [shown.title, *(f"{row.title}: {row.decided}" for row in rows if row.decided)]
     return Part(blocks=tuple(blocks), fallback=mrkdwn("\n".join(told), SECTION))
 
 
-def _row(row: Row, head: str, room: int) -> list[Block]:
-    """Return the blocks of one row within `room` characters."""
+def _row(row: Row, head: str, room: int, size: int) -> list[Block]:
+    """Return the blocks of one row within `room` characters, and `size` for each button."""
     lines = [f"**{head}**"] if head else []
     lines += [f"{label}: {value}" for label, value in row.facts]
     top = _section("\n".join(lines), min(SECTION, room // 3)) if lines else None
     blocks = [top] if top else []
     if row.preview:
-        blocks.append(_section(row.preview, min(SECTION, room // 2)))
+        blocks.append(_section(row.preview, min(SECTION, room // 3)))
     if row.decided:
-        blocks.append(_context(row.decided))
+        blocks.append(_context(row.decided, min(CONTEXT, room // 4)))
     elif row.buttons:
-        blocks.append(_buttons(row))
+        blocks.append(_buttons(row, size))
     return blocks
 
 
-def _buttons(row: Row) -> Block:
-    looks = [_button(each, LOOK) for each in row.looks]
-    answers = [_button(each) for each in row.buttons[: BUTTONS - len(looks)]]
+def _buttons(row: Row, size: int) -> Block:
+    looks = [_button(each, size, LOOK) for each in row.looks]
+    answers = [_button(each, size) for each in row.buttons[: BUTTONS - len(looks)]]
     return _actions(f"nod:{row.prompt}", [*answers, *looks])
 
 
@@ -157,13 +163,13 @@ def _actions(block_id: str, elements: list[Block]) -> Block:
     return {"type": "actions", "block_id": block_id[:255], "elements": elements}
 
 
-def _button(button: Button, does: str = "") -> Block:
+def _button(button: Button, size: int, does: str = "") -> Block:
     does = does or (ASK if button.asks else PRESS)
     style = {"yes": {"style": "primary"}, "no": {"style": "danger"}}.get(button.style, {})
     return {
         "type": "button",
         "action_id": f"{does}:{button.answer}",
-        "text": _plain(button.label, LABEL),
+        "text": _plain(button.label, size),
         "value": button.token,
         **style,
     }
@@ -273,8 +279,8 @@ def _section(text: str, limit: int = SECTION) -> Block:
     return {"type": "section", "text": {"type": "mrkdwn", "text": mrkdwn(text, limit) or " "}}
 
 
-def _context(text: str) -> Block:
-    shown = mrkdwn(text, CONTEXT) or " "
+def _context(text: str, limit: int = CONTEXT) -> Block:
+    shown = mrkdwn(text, limit) or " "
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
 
 

@@ -205,6 +205,31 @@ def test_keys_of_one_row_differ() -> None:
         assert len(set(keys)) == len(keys), kind
 
 
+@pytest.mark.parametrize(
+    ("question", "offered"),
+    [
+        ({"options": [{"label": "A"}], "multi": False, "allow_text": False}, False),
+        ({"options": [{"label": "A"}], "multi": False, "allow_text": True}, True),
+        ({"options": [{"label": "A"}], "multi": True, "allow_text": False}, True),
+        ({"options": [], "multi": False, "allow_text": True}, True),
+    ],
+    ids=["one-of-these", "or-own-words", "several", "free"],
+)
+def test_words_are_offered_where_no_button_says_it_all(
+    question: dict[str, Any], offered: bool
+) -> None:
+    prompt = of_kind("question", {"questions": [{"question": "Which?", **question}]})
+    assert ("answer" in cards.choices(prompt)) == offered
+
+
+def test_an_answer_in_words_takes_words() -> None:
+    prompt = of_kind("question", QUESTION)
+    with pytest.raises(PromptError, match="Reply to the card"):
+        cards.answer_of(prompt, "answer", 0.0)
+    said = cards.answer_of(prompt, "answer", 0.0, text=" neither ")
+    assert said == {"kind": "answer", "text": "neither"}
+
+
 def test_a_rule_is_offered_only_where_one_can_be_made() -> None:
     assert "always" in cards.choices(approval())
     assert "always" not in cards.choices(approval(payload=TAINTED))

@@ -578,6 +578,37 @@ async def test_a_stranger_sees_no_board(sqlite_store: Store, tmp_path: Path) -> 
         assert "not met yet" in json.dumps(at.fake.homes["UBEN"])
 
 
+async def test_several_questions_are_answered_in_one_form(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    asked = [
+        {"question": "Tea?", "options": [{"label": "Yes"}, {"label": "No"}], "allow_text": False},
+        {"question": "Which days?", "options": [{"label": "Mon"}, {"label": "Tue"}], "multi": True},
+        {"question": "Why?"},
+        {"question": "Anything else?"},
+    ]
+    seen: list[str] = []
+
+    def after(request: Request) -> str:
+        seen.append(str(request.messages[-1]))
+        return "Noted."
+
+    model = ScriptedModel([calls(call("ask", questions=asked)), after])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod ask me")
+        card = await at.card()
+        await at.fake.press("Answer in words", card)
+        await at.fake.until(lambda: at.fake.views)
+        wrong = await at.fake.submit({"q0": "No", "q1": "3", "q2": "Because."})
+        assert "no option 3" in str(wrong.payload["errors"]["q1"])
+        await at.fake.submit({"q0": "No", "q1": "1, 2", "q2": "Because."})
+        await at.shown("Noted.")
+        for each in ("No", "Mon", "Tue", "Because."):
+            assert each in seen[0]
+        assert '"not_answered":["Anything else?"]' in seen[0]
+        assert "Answered by @" in everything(card)
+
+
 # -- many at once
 
 

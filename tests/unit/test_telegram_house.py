@@ -278,6 +278,26 @@ async def test_a_card_that_nobody_answers_in_time_loses_its_buttons_and_a_press_
         assert at.fake.of(TEAM) == []
 
 
+async def test_a_question_takes_words_by_a_reply_and_its_button_says_so(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    ask = calls(call("ask", questions=[{"question": "Why?", "header": "Why"}]))
+    seen: list[str] = []
+
+    def after(request: Request) -> str:
+        seen.append(str(request.messages[-1]))
+        return "Noted."
+
+    async with scene(sqlite_store, tmp_path, ScriptedModel([ask, after])) as at:
+        await at.fake.say(ANA, ANA, "ask me")
+        card = await at.card(ANA)
+        assert "Reply to the card" in await at.pressed(card, "Answer in words", ANA)
+        assert card.buttons
+        await at.fake.say(ANA, ANA, "Because it rains.")
+        await at.shown(ANA, "Noted.")
+        assert "Because it rains." in seen[0]
+
+
 async def test_ten_messages_during_a_turn_are_all_there_after_a_restart_in_order(
     sqlite_store: Store, tmp_path: Path
 ) -> None:
