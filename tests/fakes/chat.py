@@ -27,6 +27,7 @@ from engine.inbox import Person
 from engine.models.base import Model
 from engine.store.base import Store
 from tests.fakes.world import World, opened
+from tests.fakes.world import at_work as working
 
 __all__ = ["ANA", "OWNER", "Chat", "chatting"]
 
@@ -143,7 +144,11 @@ async def chatting(
             data=data,
         )
         try:
-            async with _maybe(world.dispatcher, at_work), _maybe(presenter, presenting), intake:
+            async with (
+                _maybe(working(world.dispatcher), at_work),
+                _maybe(presenter, presenting),
+                intake,
+            ):
                 yield chat
         finally:
             for surface in every.values():

@@ -27,9 +27,11 @@ from engine.work.base import Ceilings, Gate, is_gone, worker_id
 from engine.work.local import Dispatcher
 from tests.fakes.context import RecordedDelivery
 
-__all__ = ["HOME", "World", "opened", "probe", "running"]
+__all__ = ["HOME", "World", "at_work", "opened", "probe", "running"]
 
 HOME = "console:main"
+#: Seconds that turns at work have at the end; a service gives them more.
+GRACE = 0.5
 _keys = itertools.count(1)
 
 
@@ -210,8 +212,16 @@ async def opened(
 @asynccontextmanager
 async def running(store: Store, data: Path, model: Model, **options: Any) -> AsyncIterator[World]:
     """A world at work; drained at the end."""
-    async with opened(store, data, model, **options) as world, world.dispatcher:
+    async with opened(store, data, model, **options) as world, at_work(world.dispatcher):
         yield world
+
+
+@asynccontextmanager
+async def at_work(dispatcher: Dispatcher) -> AsyncIterator[None]:
+    """Run a dispatcher; at the end, a turn that is held has little time left."""
+    async with dispatcher:
+        yield
+        await dispatcher.drain(GRACE)
 
 
 def kinds(facts: Sequence[Event]) -> list[Kind]:
