@@ -89,8 +89,11 @@ class Follower:
         self.wake.set()
 
     def hear_delta(self, delta: Event) -> None:
-        """Take a piece of an answer from the bus, if the home shows answers while they grow."""
-        if not self.home or not self.pace:
+        """Take a piece of an answer from the bus, if the home shows answers while they grow.
+
+        The first ones may come before the home was read, and belong to the answer all the same.
+        """
+        if self.home and not self.pace:
             return
         if self._place != (delta.turn, delta.iteration):
             self._place, self._text, self._ref = (delta.turn, delta.iteration), "", ""
@@ -123,7 +126,7 @@ class Follower:
             await self._show_all(facts)
             self.seen = facts[-1].seq
             self.handled.set()
-        if self._changed:
+        if self._changed and self.pace:
             await self._grow()
         self.handled.set()
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bot import cards
+from bot.follower import Follower
 from bot.surfaces.base import Author, Message, Pressed, Said, SurfaceError
 from engine import sessions
 from engine.errors import ToolError
@@ -464,6 +465,31 @@ async def test_an_answer_grows_by_edits_and_ends_whole(sqlite_store: Store, tmp_
         await chat.shown(session)
     assert surface.of("memory:x") == ["Good morning to you."]
     assert surface.typed == ["memory:x"]
+
+
+@pytest.mark.parametrize("edit_every", [0.01, 0.0], ids=["shown-while-it-grows", "not-shown"])
+async def test_a_piece_that_comes_before_the_home_is_known_is_not_lost(
+    sqlite_store: Store, tmp_path: Path, edit_every: float
+) -> None:
+    surface = MemorySurface(edit_every=edit_every)
+    model = ScriptedModel()
+    async with chatting(sqlite_store, tmp_path, model, surfaces=[surface], at_work=False) as chat:
+        session = await chat.world.open("memory:x")
+        follower = Follower(session, chat.stage, asyncio.Semaphore(1), 0.0)
+        for seq, text in enumerate(["Good ", "morning"]):
+            follower.hear_delta(
+                Event(
+                    session=session,
+                    kind=Kind.ASSISTANT_DELTA,
+                    seq=0,
+                    turn=1,
+                    iteration=1,
+                    at=1e3 + seq,
+                    body={"text": text},
+                )
+            )
+        await follower.advance()
+        assert surface.of("memory:x") == (["Good morning …"] if edit_every else [])
 
 
 async def test_a_streamed_message_is_edited_after_a_crash_not_posted_beside(
