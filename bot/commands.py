@@ -104,13 +104,20 @@ async def _threads(context: Context, given: list[str]) -> str:
     rows = await context.store.read(
         lambda tx: tx.all("thread_list", tenant=context.tenant, prefix=f"{context.surface}:%")
     )
-    lines = [f"{row['thread_target']}  {row['session_id']}" for row in rows]
+    shown = [row for row in rows if _may_list(context, row["owner_id"])]
+    lines = [f"{row['thread_target']}  {row['session_id']}" for row in shown]
     return "\n".join(lines) or "There are no threads yet."
 
 
 async def _sessions(context: Context, given: list[str]) -> str:
     found = await context.store.read(lambda tx: sessions.listed(tx, context.tenant, LISTED))
-    return "\n".join(listings.session_lines(found, context.zone))
+    shown = [each for each in found if _may_list(context, each.owner)]
+    return "\n".join(listings.session_lines(shown, context.zone))
+
+
+def _may_list(context: Context, owner: str) -> bool:
+    """Everybody sees their own sessions; only the owner of this Nod sees those of others."""
+    return context.person.role == "owner" or context.person.id == owner
 
 
 async def _usage_of(context: Context, given: list[str]) -> str:
@@ -396,8 +403,8 @@ COMMANDS: Mapping[str, Command] = _table(
     ),
     Command(name="model", usage="[ID]", help="which model answers here", run=_model, most=1),
     SCHEDULE,
-    Command(name="threads", usage="", help="the threads of this surface", run=_threads),
-    Command(name="sessions", usage="", help="the latest sessions", run=_sessions),
+    Command(name="threads", usage="", help="your threads on this surface", run=_threads),
+    Command(name="sessions", usage="", help="your latest sessions", run=_sessions),
     Command(
         name="delete",
         usage="ID",

@@ -472,3 +472,10 @@ async def test_a_tool_of_the_quorum_needs_two_people(sqlite_store: Store, tmp_pa
         assert "Approved" in await do(chat, f"approve {prompt.id}", "operator", person)
         await chat.shown(str(receipt.session))
         assert [word for word, *_ in log] == ["start", "end"]
+
+
+@pytest.mark.parametrize("command", ["sessions", "threads"])
+async def test_a_member_is_shown_nobody_elses_sessions(chat: Chat, command: str) -> None:
+    await chat.said("hello", "e1")
+    assert "console:main" in await do(chat, command)
+    assert "console:main" not in await do(chat, command, role="member", by="u7")

@@ -23,8 +23,8 @@ do update set session_id = excluded.session_id, created_at = excluded.created_at
 select session_id from threads where tenant_id = :tenant and thread_target = :target
 
 -- name: thread_list
-select thread_target, session_id from threads
-where tenant_id = :tenant and thread_target like :prefix order by created_at
+select t.thread_target, t.session_id, s.owner_id from threads t join sessions s on s.id = t.session_id
+where t.tenant_id = :tenant and t.thread_target like :prefix order by t.created_at
 
 -- name: mail_add
 insert into mailbox (tenant_id, session_id, kind, event_key, thread_target, principal_id, body, at)
