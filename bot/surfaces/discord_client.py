@@ -72,6 +72,8 @@ class Client(discord.Client):
         self._listener = listener
         self._open = asyncio.Event()
         self._holding: asyncio.Task[None] | None = None
+        #: The socket of the last try; the library forgets one that Discord turns down.
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._redirect(config)
 
     def _redirect(self, config: DiscordConfig) -> None:
@@ -87,7 +89,9 @@ class Client(discord.Client):
             if config.gateway_url:
                 ours = str(DiscordWebSocket.DEFAULT_GATEWAY)
                 url = url.replace(ours, config.gateway_url.rstrip("/") + "/", 1)
-            return await connect(url, compress=compress)
+            await self._hang_up()
+            self._socket = await connect(url, compress=compress)
+            return self._socket
 
         self.http.request = requested  # type: ignore[method-assign]
         self.http.ws_connect = connected  # type: ignore[method-assign]
@@ -160,6 +164,12 @@ class Client(discord.Client):
         if waiting is not None:
             waiting.cancel()
         await super().close()
+        await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None and not socket.closed:
+            await socket.close(code=4000)  # any code but 1000 and 1001 lets a session be resumed
 
     def _reason(self, error: BaseException) -> SurfaceError:
         if isinstance(error, discord.LoginFailure) or _code(error) == _BAD_TOKEN:
