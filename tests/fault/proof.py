@@ -13,6 +13,7 @@ from engine.canonical import digest, dumps
 from engine.events import Event, Kind
 from engine.sessions import Session
 from engine.store.base import Tx, parse_queries
+from engine.turn.decide import ATTEMPTS
 from engine.turn.journal import event_from
 from engine.turn.state import State, fold
 from tests.fault.child import FINAL, KEY, POSTED, TARGET, WRITTEN, Spec
@@ -142,21 +143,33 @@ def _repeats(facts: Sequence[Event]) -> list[str]:
 
 
 def _effects(spec: Spec, facts: Sequence[Event]) -> list[str]:
-    """What is outside is there once, and the log knows how it got there."""
-    found = []
-    posted = lines_of(spec.folder / "effects")
-    if [(line["target"], line["text"]) for line in posted] != [(TARGET, POSTED)]:
-        found.append(f"posted: {posted}")
-    writes = lines_of(spec.folder / "writes")
-    if len(writes) != 1:
-        found.append(f"written {len(writes)} times")
+    """What is outside is there once, and the log knows how it got there.
+
+    A call whose workers died as often as it may be tried, each before its effect, did nothing and
+    says so.
+    """
+    found: list[str] = []
     results = {f.body["name"]: f.body["status"] for f in facts if f.kind is Kind.TOOL_FINISHED}
+    starts = Counter(f.body["name"] for f in facts if f.kind is Kind.TOOL_STARTED)
+    given_up = {
+        name
+        for name in ("send_message", "write_file")
+        if results.get(name) == "error" and starts[name] == ATTEMPTS
+    }
     tools = ("send_message", "write_file", "read_file", "list_files")
-    found += [f"{name} ended as {results.get(name)}" for name in tools if results.get(name) != "ok"]
+    failed = [name for name in tools if results.get(name) != "ok" and name not in given_up]
+    found += [f"{name} ended as {results.get(name)}" for name in failed]
+    posted = [(line["target"], line["text"]) for line in lines_of(spec.folder / "effects")]
+    if posted != ([] if "send_message" in given_up else [(TARGET, POSTED)]):
+        found.append(f"posted: {posted}")
+    wanted = 0 if "write_file" in given_up else 1
+    if len(lines_of(spec.folder / "writes")) != wanted:
+        found.append(f"written {len(lines_of(spec.folder / 'writes'))} times, not {wanted}")
     files = sessions.files_of(Path(spec.data), facts[0].session)
-    if (files / "briefing.md").read_text() != WRITTEN:
-        found.append("the file is not as it was written")
-    if left := [each.name for each in files.glob(".nod-*")]:
+    briefing = files / "briefing.md"
+    if (briefing.read_text() if briefing.exists() else None) != (WRITTEN if wanted else None):
+        found.append("the file is not as the log says")
+    if wanted and (left := [each.name for each in files.glob(".nod-*")]):
         found.append(f"left in the folder: {left}")
     return found
 

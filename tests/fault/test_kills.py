@@ -30,7 +30,7 @@ LANES = 2
 #: One run in so many dies again while it recovers, and of those half once more.
 AGAIN = 5
 #: A busy machine shifts edges by a commit or so; what a kill missed is tried again.
-ROUNDS = 15
+ROUNDS = 5
 #: The furthest edge of a recovery at which it dies again.
 DEEP = 24
 
