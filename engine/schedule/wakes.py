@@ -1,19 +1,28 @@
-"""Wakes: a session is called back at a time it chose, by a mail that starts a turn of its own."""
+"""Wakes: a session is called back at a time it chose, or when an event comes that it waits for.
+
+The wake is a mail that starts a turn of its own. One whose turn fails is tried again, then told.
+"""
 
 from __future__ import annotations
 
 from engine import audit, sessions
-from engine.canonical import digest
+from engine.canonical import digest, loads
 from engine.clock import mint
 from engine.errors import ScheduleError
+from engine.schedule import named
+from engine.schedule.notices import tell
 from engine.sessions import Post, Session, session_from
-from engine.store.base import Tx
+from engine.store.base import Row, Tx
 
-__all__ = ["add", "wake"]
+__all__ = ["add", "add_on", "session_event", "turn_ended", "wake"]
 
 #: Wakes of one session since a person last wrote in it: nobody pays for a loop unseen.
 IN_A_ROW = 20
 NOTE_LIMIT = 2_000  # characters
+#: Seconds an event is waited for when nobody says how long.
+PATIENCE = 30 * 86_400.0
+#: Seconds until a wake whose turn failed is tried again, once each; then its owner is told.
+AGAIN = (60.0, 600.0)
 
 
 def add(tx: Tx, session: Session, due: float, note: str, now: float, *, key: str = "") -> str:
@@ -22,6 +31,42 @@ def add(tx: Tx, session: Session, due: float, note: str, now: float, *, key: str
     With `key` the same wake is added once. Raises ScheduleError for a time that is not ahead, a
     note that is too long, and after too many wakes since a person wrote.
     """
+    return _add(tx, session, due, note, now, key)
+
+
+def add_on(
+    tx: Tx,
+    session: Session,
+    event: str,
+    note: str,
+    now: float,
+    *,
+    until: float | None = None,
+    since: float | None = None,
+    key: str = "",
+) -> str:
+    """Have the session woken once when `event` comes, or told at `until` that it did not.
+
+    `since`: an event that came from then on (epoch seconds) counts too. Raises what `add` raises,
+    and ScheduleError for a name that can be none.
+    """
+    name = named.event_name(event)
+    came = None if since is None else named.since(tx, session.tenant, name, since)
+    due = now + PATIENCE if until is None else until
+    return _add(tx, session, due, note, now, key, event=name, came=came)
+
+
+def _add(
+    tx: Tx,
+    session: Session,
+    due: float,
+    note: str,
+    now: float,
+    key: str,
+    *,
+    event: str = "",
+    came: named.NamedEvent | None = None,
+) -> str:
     wake_id = f"w{digest(key)[:12]}" if key else mint("w")
     if key and tx.one("wake_get", id=wake_id) is not None:
         return wake_id
@@ -40,7 +85,17 @@ def add(tx: Tx, session: Session, due: float, note: str, now: float, *, key: str
             f"This session was to be woken {IN_A_ROW} times since a person wrote in it.",
             "Say how it stands and let the person decide.",
         )
-    tx.run("wake_add", id=wake_id, tenant=session.tenant, session=session.id, due=due, note=note)
+    tx.run(
+        "wake_add",
+        id=wake_id,
+        tenant=session.tenant,
+        session=session.id,
+        due=due if came is None else now,
+        note=note,
+        event=event,
+        event_id="" if came is None else came.id,
+        now=now,
+    )
     return wake_id
 
 
@@ -64,9 +119,66 @@ def wake(tx: Tx, wake_id: str, now: float) -> str | None:
         audit.append(tx, tenant, audit.tenant_chain(tenant), [entry], now)
         return None
     session = session_from(owner)
-    message = {"role": "user", "content": f"You asked to be woken now: {row['note']}"}
-    body = {"message": message, "source": {"wake": wake_id, "due": row["due"]}}
-    sessions.post(
-        tx, session, Post(kind="wake", key=f"wake:{wake_id}", by=session.owner, body=body), now
-    )
+    sessions.post(tx, session, _mail(tx, row, session.owner), now)
     return session.id
+
+
+def _mail(tx: Tx, row: Row, by: str) -> Post:
+    came = named.get(tx, row["event_id"]) if row["event_id"] else None
+    source = {"wake": row["id"], "due": row["due"]}
+    if came is not None and came.taint:
+        source["taint"] = came.taint
+    text = f"You asked to be woken now: {row['note']}"
+    if row["event"]:
+        text = f"You asked to be woken when {row['event']} comes: {row['note']}\n\n"
+        text += "It did not come in time." if came is None else named.quoted(came)
+    body = {"message": {"role": "user", "content": text}, "source": source}
+    again = f":{row['tries']}" if row["tries"] else ""
+    return Post(kind="wake", key=f"wake:{row['id']}{again}", by=by, body=body)
+
+
+# -- what became of it
+
+
+def session_event(session: str) -> str:
+    """Return the name of the event that a session's turn has ended."""
+    return f"session:{session}"
+
+
+def turn_ended(tx: Tx, session: Session, turn: int, status: str, now: float) -> None:
+    """Fire what waits for this session's end; try a wake again whose turn failed.
+
+    To be called in the transaction that writes TURN_END, with its status.
+    """
+    if status == "parked":
+        return
+    name = session_event(session.id)
+    if tx.one("wakes_on", tenant=session.tenant, event=name) is not None:
+        named.fire_event(
+            tx, session.tenant, name, f"Its turn {turn}: {status}.", str(turn), now, source=name
+        )
+    if status == "error":
+        mail = tx.one("wake_of_turn", session=session.id, turn=turn)
+        source = {} if mail is None else loads(mail["body"]).get("source", {})
+        if "wake" in source:
+            _failed(tx, session, source["wake"], now)
+
+
+def _failed(tx: Tx, session: Session, wake_id: str, now: float) -> None:
+    row = tx.one("wake_get", id=wake_id)
+    if row is None:
+        return
+    if row["tries"] < len(AGAIN):
+        tx.run("wake_again", id=wake_id, due=now + AGAIN[row["tries"]])
+    elif tx.run("wake_failed", id=wake_id):
+        tell(
+            tx,
+            session.tenant,
+            session.owner,
+            subject=f"wake:{wake_id}",
+            title="A wake failed",
+            text=f"It was tried {len(AGAIN) + 1} times: {row['note']}",
+            now=now,
+            session=session.id,
+            retry=True,
+        )

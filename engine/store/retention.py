@@ -28,6 +28,7 @@ _CASCADE = (
     "retention_deliveries",
     "retention_rules",
     "retention_wakes",
+    "retention_watched",
     "retention_subscriptions",
     "retention_artifacts",
     "retention_grants",

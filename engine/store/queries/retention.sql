@@ -53,6 +53,9 @@ delete from rules where session_id = :session
 -- name: retention_wakes
 delete from wakes where session_id = :session
 
+-- name: retention_watched
+delete from watched where session_id = :session
+
 -- name: retention_subscriptions
 delete from subscriptions where session_id = :session
 

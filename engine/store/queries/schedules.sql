@@ -73,8 +73,8 @@ from fires f left join sessions s on s.id = f.session_id
 where f.schedule_id = :schedule order by f.due desc limit :limit
 
 -- name: wake_add
-insert into wakes (id, tenant_id, session_id, due, note, status)
-values (:id, :tenant, :session, :due, :note, 'waiting')
+insert into wakes (id, tenant_id, session_id, due, note, status, event, event_id, created_at)
+values (:id, :tenant, :session, :due, :note, 'waiting', :event, :event_id, :now)
 
 -- name: wakes_in_a_row
 select count(*) as n from wakes

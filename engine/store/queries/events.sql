@@ -1,0 +1,43 @@
+-- name: event_add
+insert into events (id, tenant_id, name, event_key, source, payload, taint, at)
+values (:id, :tenant, :name, :key, :source, :payload, :taint, :now)
+on conflict (tenant_id, name, event_key) do nothing
+
+-- name: event_get
+select * from events where id = :id
+
+-- name: event_since
+select * from events where tenant_id = :tenant and name = :name and at >= :since
+order by at, id limit 1
+
+-- Wakes that wait for it are due now; the clock delivers them.
+-- name: wakes_come
+update wakes set event_id = :id, due = :now
+where tenant_id = :tenant and event = :event and status = 'waiting' and event_id = ''
+
+-- name: wakes_on
+select id from wakes
+where tenant_id = :tenant and event = :event and status = 'waiting' and event_id = '' limit 1
+
+-- The wake or watch whose mail began a turn.
+-- name: wake_of_turn
+select m.body from mailbox m join log l on l.session_id = m.session_id and l.seq = m.entered_seq
+where m.session_id = :session and m.kind = 'wake' and l.turn = :turn order by m.id limit 1
+
+-- name: wake_again
+update wakes set status = 'waiting', due = :due, tries = tries + 1
+where id = :id and status = 'fired'
+
+-- name: wake_failed
+update wakes set status = 'failed', tries = tries + 1 where id = :id and status = 'fired'
+
+-- name: wakes_waiting_in
+select * from wakes where session_id = :session and status = 'waiting' order by due, id
+
+-- name: wakes_waiting
+select w.*, s.owner_id, s.title, s.home from wakes w join sessions s on s.id = w.session_id
+where w.tenant_id = :tenant and w.status = 'waiting' order by w.due, w.id limit :limit
+
+-- name: wake_find
+select w.*, s.owner_id, s.title, s.home from wakes w join sessions s on s.id = w.session_id
+where w.tenant_id = :tenant and w.status = 'waiting' and w.id like :prefix order by w.id limit 2
