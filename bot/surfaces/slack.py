@@ -84,6 +84,7 @@ class SlackSurface:
         self._teams = Teams(self._config, self._ground, self._session)
         self._sender = Sender(self._teams, self._session)
         await self._teams.connect()
+        self._after(self._sender.tend())
         self._door = Door(
             teams=self._teams,
             ground=self._ground,

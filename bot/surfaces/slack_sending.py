@@ -34,6 +34,10 @@ EVENT = "nod_delivery"
 PAGE, PAGES = 200, 10
 #: Messages whose parts and looks are remembered; lanes kept while nobody is in them.
 KNOWN, LANES = 5_000, 2_000
+#: Seconds between looks for streams that are to be ended.
+TEND = 10.0
+#: How often a post whose answer was lost is looked up.
+LOST = 2
 #: Seconds between looks for the message that shows an upload, which Slack posts a little later.
 LOOKS = (0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 5.0)
 
@@ -87,8 +91,11 @@ class _Posted:
     parts: list[str] = field(default_factory=list)
     #: What shows it while it is still being written.
     stream: Stream | None = None
-    #: ts of a post that an earlier run may have left streaming.
-    left: str = ""
+    #: ts of posts that may be streaming still, with nobody who ends them.
+    left: list[str] = field(default_factory=list)
+    #: A post may have been made whose answer did not come; how often that is still looked up:
+    #: at once, and for the whole message, as Slack may be late.
+    looks: int = 0
 
 
 class Sender:
@@ -119,6 +126,7 @@ class Sender:
         async with self._lane(spot).turn(_rank(message)):
             try:
                 if not await self._grow(team, spot, posted, message, self._readers.get(target)):
+                    await self._settle(team, spot, posted, message)
                     await self._lay(team, spot, posted, message)
             except SurfaceError as error:
                 if not posted.parts:
@@ -143,7 +151,7 @@ class Sender:
             posted = await self._found(team, spot, message)
             _remember(self._posted, ref, posted)
             if not (message.growing and posted.stream and await posted.stream.grow(message.text)):
-                await self._settle(team, spot, posted)
+                await self._settle(team, spot, posted, message)
                 await self._lay(team, spot, posted, message)
 
     # -- streams
@@ -168,19 +176,42 @@ class Sender:
             lambda number: _carried(posted.delivery, number),
             asyncio.get_running_loop().time,
         )
-        if await posted.stream.grow(message.text):
-            return True
-        await self._settle(team, spot, posted)
-        return False
+        return await posted.stream.grow(message.text)
 
-    async def _settle(self, team: Team, spot: Spot, posted: _Posted) -> None:
-        """End what is streaming, so that the posts can be edited."""
+    async def tend(self) -> None:
+        """End streams before Slack does, also those to which nothing more comes; for ever."""
+        while True:
+            await asyncio.sleep(TEND)
+            for ref, posted in list(self._posted.items()):
+                if posted.stream is not None and posted.stream.due:
+                    await self._ripen(Spot.parse(ref), posted)
+
+    async def _ripen(self, spot: Spot, posted: _Posted) -> None:
+        """Let an answer go on by edits; its stream is over, and it is not."""
+        team = self._teams.get(spot.team)
+        async with self._lane(spot).turn(1):
+            stream = posted.stream
+            if stream is None or not stream.due:
+                return
+            message = Message(text=stream.text, growing=True)
+            try:
+                await self._settle(team, spot, posted, message)
+                await self._lay(team, spot, posted, message)
+            except SurfaceError as error:
+                _log.warning("a stream was not ended in time: %s", error)
+
+    async def _settle(self, team: Team, spot: Spot, posted: _Posted, message: Message) -> None:
+        """End what is streaming, and take in what was lost, so that the posts can be edited."""
         if posted.stream is not None:
             await posted.stream.end()
+            posted.looks = LOST if posted.stream.lost else posted.looks
             posted.stream = None
-        if posted.left:
-            await ended(team, spot.channel, posted.left)
-            posted.left = ""
+        if posted.looks == LOST or (posted.looks and not message.growing):
+            await self._gather(team, spot, posted)
+            posted.looks -= 1
+        while posted.left:
+            await ended(team, spot.channel, posted.left[-1])
+            posted.left.pop()
 
     # -- files
 
@@ -222,7 +253,7 @@ class Sender:
             return None
         # Only a stream that was never ended carries nothing: the answer that was being written.
         ref = str(Spot(team=team.id, channel=place.channel, ts=left, thread=place.thread))
-        _remember(self._posted, ref, _Posted(delivery, [left], left=left))
+        _remember(self._posted, ref, _Posted(delivery, [left], left=[left]))
         return ref
 
     # -- places
@@ -293,10 +324,24 @@ class Sender:
             if number < len(held):
                 await self._change(team, spot.channel, held[number], shown, carried)
             else:
-                held.append(await self._add(team, spot, shown, carried))
+                held.append(await self._added(team, spot, posted, shown, carried))
         while len(held) > len(parts):
             await team.call("chat_delete", channel=spot.channel, ts=held[-1])
             held.pop()
+
+    async def _added(
+        self,
+        team: Team,
+        spot: Spot,
+        posted: _Posted,
+        shown: Mapping[str, Any],
+        carried: Mapping[str, Any],
+    ) -> str:
+        try:
+            return await self._add(team, spot, shown, carried)
+        except SurfaceError as error:
+            posted.looks = posted.looks if error.certain else LOST
+            raise
 
     async def _add(
         self, team: Team, spot: Spot, shown: Mapping[str, Any], carried: Mapping[str, Any]
@@ -337,19 +382,32 @@ class Sender:
         known = self._posted.get(str(spot))
         if known is not None or message.card is not None:
             return known or _Posted("", [spot.ts])
+        found = _Posted("", [spot.ts])
+        await self._gather(team, spot, found)
+        return found
+
+    async def _gather(self, team: Team, spot: Spot, posted: _Posted) -> None:
+        """Find the posts of a message that are not known here, and take them in."""
         place = Place(team=team.id, channel=spot.channel, thread=spot.thread)
-        delivery, left, parts = "", "", dict[str, dict[int, str]]()
-        async for each in self.messages(team, place, float(spot.ts) - 0.000001):
-            shown = _metadata(each)
-            left = each["ts"] if _is_left(each, team) else left
-            if shown:
-                parts.setdefault(str(shown["delivery"]), {})[int(shown["part"])] = each["ts"]
-            if each["ts"] == spot.ts:
-                delivery = str(shown.get("delivery", ""))
-        mine = parts.get(delivery, {1: spot.ts})
-        if left > max(mine.values()):
-            mine[max(mine) + 1] = left
-        return _Posted(delivery, [mine[number] for number in sorted(mine)], left=left)
+        since = float(posted.parts[0]) - 0.000001
+        seen = [each async for each in self.messages(team, place, since)]
+        for each in seen:
+            if each["ts"] == posted.parts[0] and not posted.delivery:
+                posted.delivery = str(_metadata(each).get("delivery", ""))
+        others = {
+            ts
+            for one in self._posted.values()
+            if one is not posted and one.stream
+            for ts in one.parts
+        }
+        for each in seen:
+            ts, left = str(each["ts"]), _is_left(each, team)
+            mine = posted.delivery and _metadata(each).get("delivery") == posted.delivery
+            if left and ts not in others:
+                posted.left.append(ts)
+            if ts not in posted.parts and (mine or ts in posted.left):
+                posted.parts.append(ts)
+        posted.parts.sort(key=float)
 
     def _lane(self, spot: Spot) -> _Lane:
         key = (spot.team, spot.channel)
@@ -413,9 +471,13 @@ def _carried(delivery: str, number: int) -> dict[str, Any]:
 
 
 def _is_left(message: Mapping[str, Any], team: Team) -> bool:
-    """Say whether a post is a stream of ours that was not ended: all else carries something."""
+    """Say whether a post is a stream of ours that was not ended: all else carries something.
+
+    What the platform notes of Nod, such as that it joined, has a subtype.
+    """
     own = message.get("user") == team.speaker.user or message.get("bot_id") == team.speaker.bot
-    return own and not (_metadata(message) or message.get("files"))
+    marked = _metadata(message) or message.get("files") or message.get("subtype")
+    return own and not marked
 
 
 def _metadata(message: Mapping[str, Any]) -> Mapping[str, Any]:

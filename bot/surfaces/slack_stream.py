@@ -1,9 +1,11 @@
 """Streams one answer to Slack while it is written, in as many streams as its limits ask for.
 
-Slack takes 12,000 characters and ends a stream about five minutes after its start, also a quiet
-one. Before that the answer goes on in a next post. Whatever goes wrong, the whole of it comes as an
-edit at the end, so a stream can lose nothing.
+Slack takes 12,000 characters a stream: the answer goes on in a next one. And Slack ends a stream
+about five minutes after its start, or when nothing comes for some minutes; what it ended looks
+broken. Before that the stream is ended here, and the answer goes on by edits. Whatever goes wrong,
+the whole of it comes as an edit at the end, so a stream can lose nothing.
 https://docs.slack.dev/reference/methods/chat.startStream
+https://github.com/slackapi/python-slack-sdk/issues/1859
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from engine.canonical import clean
 
 __all__ = ["Reader", "Stream", "ended"]
 
-#: Seconds and characters of one stream, which one append may fill.
-AGE, CHARS = 240.0, 11_000
+#: Seconds of one stream, and those without a word in it; characters of it, or of one append.
+AGE, QUIET, CHARS = 240.0, 100.0, 11_000
 #: Why a workspace takes no streams at all; whatever else is refused concerns one answer.
 _NEVER = ("unknown_method", "missing_scope", "not_allowed_token_type", "method_not_supported")
 
@@ -55,17 +57,30 @@ class Stream:
         self._parts = parts
         self._metadata = metadata
         self._now = now
-        #: How much of the answer Slack has; of it, in this stream; when this stream began.
-        self._sent, self._here, self._since = "", 0, 0.0
+        #: The answer as it was given last.
+        self.text = ""
+        #: Slack may have begun a stream and its answer did not come.
+        self.lost = False
+        #: How much of the answer Slack has, and of it, in this stream.
+        self._sent, self._here = "", 0
+        #: When this stream began, and when words came last.
+        self._since, self._fed = 0.0, 0.0
         self._open = False
+
+    @property
+    def due(self) -> bool:
+        """It is time to end the stream that is open, before Slack does."""
+        now = self._now()
+        return self._open and (now - self._since >= AGE or now - self._fed >= QUIET)
 
     async def grow(self, text: str) -> bool:
         """Send what is new of the answer; False: it cannot be streamed, or no longer.
 
         Raises SurfaceError when nobody knows whether a first post was made.
         """
+        self.text = text
         whole = flowing(clean(text).removesuffix(MORE))
-        if not whole.startswith(self._sent):
+        if self.due or not whole.startswith(self._sent):
             return False
         try:
             if not self._parts:
@@ -82,7 +97,7 @@ class Stream:
 
     async def _send(self, new: str) -> None:
         piece = _piece(new, CHARS - self._here)
-        if self._open and (self._now() - self._since > AGE or not piece):
+        if self._open and not piece:
             await self.end()
         if self._open:
             await self._append(piece)
@@ -92,16 +107,21 @@ class Stream:
     async def _start(self, piece: str) -> None:
         again = "```\n" if _is_code(self._sent) else ""
         team, person = self._reader
-        begun = await self._team.call(
-            "chat_startStream",
-            channel=self._spot.channel,
-            thread_ts=self._spot.thread,
-            recipient_team_id=team,
-            recipient_user_id=person,
-            markdown_text=again + piece,
-        )
+        try:
+            begun = await self._team.call(
+                "chat_startStream",
+                channel=self._spot.channel,
+                thread_ts=self._spot.thread,
+                recipient_team_id=team,
+                recipient_user_id=person,
+                markdown_text=again + piece,
+            )
+        except SurfaceError as error:
+            self.lost = not error.certain
+            raise
         self._parts.append(str(begun["ts"]))
         self._open, self._here, self._since = True, len(again) + len(piece), self._now()
+        self._fed = self._since
         self._sent += piece
 
     async def _append(self, piece: str) -> None:
@@ -111,11 +131,10 @@ class Stream:
                 "chat_appendStream", channel=self._spot.channel, ts=ts, markdown_text=piece
             )
         except SurfaceError as error:
-            if "message_not_in_streaming_state" not in error.what:
-                raise
-            self._open = False  # it was quiet for too long: the same piece begins the next one
-            await self._start(piece)
-            return
+            if "message_not_in_streaming_state" in error.what:
+                self._open = False  # Slack ended it
+            raise
+        self._fed = self._now()
         self._sent += piece
         self._here += len(piece)
 

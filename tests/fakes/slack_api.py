@@ -191,7 +191,7 @@ def chat_update(app: App, team: Team, given: Mapping[str, Any]) -> Any:
         raise Refused("streaming_state_conflict")
     text, blocks = _check_shown(given)
     before = post.shown(False)
-    post.text, post.blocks = text, blocks
+    post.text, post.blocks, post.streaming = text, blocks, 0.0
     post.edits += 1
     if "metadata" in given:
         post.metadata = metadata_of(given)

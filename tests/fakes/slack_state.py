@@ -31,8 +31,9 @@ class Post:
     edits: int = 0
     reactions: list[str] = field(default_factory=list)
     parent: str = ""
-    #: When it began to be streamed (monotonic seconds); 0: it is not.
+    #: When it began to be streamed, and was appended to (seconds of `App.clock`); 0: it is not.
     streaming: float = 0.0
+    fed: float = 0.0
 
     def shown(self, with_metadata: bool) -> dict[str, Any]:
         """Return the message object."""
@@ -54,7 +55,12 @@ class Post:
 
     def is_streaming(self, app: App) -> bool:
         """Say whether text may be appended to it still."""
-        return self.streaming > 0 and time.monotonic() - self.streaming < app.stream_age
+        young = app.clock() - self.streaming < app.stream_age
+        return self.streaming > 0 and young and app.clock() - self.fed < app.stream_quiet
+
+    def is_broken(self, app: App) -> bool:
+        """Say whether Slack had to end it: it looks broken until it is edited."""
+        return self.streaming > 0 and not self.is_streaming(app)
 
     def rows(self, label: str) -> int:
         """Return how many buttons have the label."""
@@ -154,8 +160,10 @@ class App:
         #: view id -> view as it is open now.
         self.views: dict[str, Any] = {}
         self.share_delay = 0.0
-        #: Seconds after which a stream ends by itself.
-        self.stream_age = 300.0
+        #: Seconds after which a stream ends by itself, and after the last word in it.
+        self.stream_age, self.stream_quiet = 300.0, 180.0
+        #: Seconds by which the clock of streams is ahead.
+        self.ahead = 0.0
         #: Messages of one page at most.
         self.page = 999
         self._numbers = itertools.count(1)
@@ -167,6 +175,10 @@ class App:
     def tick(self) -> str:
         """Return the ts of a new post: later than all before."""
         return f"{int(time.time())}.{next(self._ticks):06d}"
+
+    def clock(self) -> float:
+        """Return the time by which streams end (seconds)."""
+        return time.monotonic() + self.ahead
 
     def number(self) -> int:
         """Return a number nobody else has."""

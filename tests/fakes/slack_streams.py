@@ -1,11 +1,10 @@
-"""Streams of the fake Slack: they end by age, take 12,000 characters, and no edit while open.
+"""Streams of the fake Slack: they end by age or when it is quiet, and take no edit while open.
 
 https://docs.slack.dev/reference/methods/chat.appendStream
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +29,7 @@ def _grown(app: App, post: Post, text: str) -> None:
     if len(post.text) + len(text) > LIMIT:
         raise Refused("msg_too_long")
     post.text += text
+    post.fed = app.clock()
     post.blocks = [{"type": "markdown", "text": post.text}] if post.text else []
     pings = slack_pings(post.blocks)
     assert not pings, f"a stream that pings: {pings}"
@@ -47,7 +47,7 @@ def chat_start_stream(app: App, team: Team, given: Mapping[str, Any]) -> Any:
             raise Refused("user_not_in_channel")
     text = _text(given)
     post = channel.add(app.tick(), user=team.bot_user, bot=team.bot, thread=thread)
-    post.streaming = time.monotonic()
+    post.streaming = app.clock()
     _grown(app, post, text)
     app.posted(team, channel, post)
     return {"channel": channel.id, "ts": post.ts}

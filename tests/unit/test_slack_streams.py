@@ -8,17 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from bot.surfaces import slack_stream
+from bot.surfaces import slack_sending, slack_stream
 from bot.surfaces.base import MORE, Message, SurfaceError, Task
 from engine.store.base import Store
 from tests.fakes.slack_state import Post
+from tests.fakes.slack_streams import METHODS
 from tests.unit.slack_desk import Desk, desk
 
 ANSWER = "answer:s1/1/1"
 
 
 @pytest.fixture
-async def at(tmp_path: Path, sqlite_store: Store) -> AsyncIterator[Desk]:
+async def at(
+    tmp_path: Path, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Desk]:
+    monkeypatch.setattr(slack_sending, "TEND", 0.02)
     async with desk(tmp_path, sqlite_store) as made:
         yield made
 
@@ -136,28 +140,136 @@ async def test_no_fence_is_left_open_at_a_roll_over(at: Desk) -> None:
     assert last.text.startswith("```\nprint(1)")
 
 
-async def test_an_old_stream_is_ended_before_slack_does_it(
-    at: Desk, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limit", ["AGE", "QUIET"])
+async def test_an_old_stream_is_ended_before_slack_does_it_and_goes_on_by_edits(
+    at: Desk, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(slack_stream, "AGE", 0.0)
+    monkeypatch.setattr(slack_stream, limit, 0.0)
     target = await asked(at)
     ref = await at.surface.post(target, growing("one "), ANSWER)
     await at.surface.edit(ref, growing("one two "))
-    assert [post.text for post in nods(at)] == ["one ", "two "]
+    (post,) = nods(at)
+    assert post.text.startswith("one two ") and not post.streaming
     await at.surface.edit(ref, Message(text="one two three"))
     assert [post.text for post in nods(at)] == ["one two three"]
 
 
-async def test_a_quiet_stream_that_slack_ended_loses_nothing(at: Desk) -> None:
+async def test_a_quiet_stream_is_ended_in_time_though_nothing_comes(
+    at: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool runs for ten minutes; the fake breaks a stream after three without a word."""
+    target = await asked(at)
+    ref = await at.surface.post(target, growing("Let me look. "), ANSWER)
+    (post,) = nods(at)
+    await at.fake.until(lambda: at.fake.statuses)
+    assert post.is_streaming(at.fake)
+    monkeypatch.setattr(slack_stream, "QUIET", 0.0)
+    await at.fake.until(lambda: not post.streaming and post.text.endswith("…"))
+    at.fake.ahead = 600.0
+    assert not post.is_broken(at.fake)
+    await at.surface.edit(ref, growing("Let me look. Found "))
+    await at.surface.edit(ref, Message(text="Let me look. Found it."))
+    assert [each.text for each in nods(at)] == ["Let me look. Found it."]
+    assert post.metadata["event_payload"] == {"delivery": ANSWER, "part": 1}
+    assert len(at.fake.called("chat.startStream")) == 1
+
+
+async def test_a_stream_that_could_not_be_ended_in_time_is_tried_again(
+    at: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = await asked(at)
+    await at.surface.post(target, growing("one "), ANSWER)
+    at.fake.fail("chat.stopStream", times=2)
+    monkeypatch.setattr(slack_stream, "QUIET", 0.0)
+    (post,) = nods(at)
+    await at.fake.until(lambda: post.text.endswith("…"))
+    assert not post.streaming
+
+
+@pytest.mark.parametrize("rule", ["stream_age", "stream_quiet"])
+async def test_a_stream_that_slack_ended_loses_nothing_and_is_mended(at: Desk, rule: str) -> None:
     """Slack says message_not_in_streaming_state, to an append and to a stop."""
     target = await asked(at)
-    at.fake.stream_age = 0.0
     ref = await at.surface.post(target, growing("one "), ANSWER)
+    setattr(at.fake, rule, 0.0)
+    (post,) = nods(at)
+    assert post.is_broken(at.fake)
     await at.surface.edit(ref, growing("one two "))
-    assert [post.text for post in nods(at)] == ["one ", "two "]
+    assert post.text.startswith("one two ") and not post.is_broken(at.fake)
     await at.surface.edit(ref, Message(text="one two three"))
     assert [post.text for post in nods(at)] == ["one two three"]
     assert nods(at)[0].metadata["event_payload"]["delivery"] == ANSWER
+
+
+LONG = "".join(f"line {number} of a long answer\n" for number in range(700))
+
+
+@pytest.mark.parametrize("came", [True, False], ids=["it was carried out", "it never came"])
+async def test_a_next_stream_whose_answer_was_lost_leaves_no_post_behind(
+    at: Desk, came: bool
+) -> None:
+    target = await asked(at)
+    ref = await at.surface.post(target, growing(LONG[:5_000]), ANSWER)
+    at.fake.fail("chat.startStream", after=came)
+    await at.surface.edit(ref, growing(LONG[:15_000]))
+    assert len(at.fake.called("chat.startStream")) == 1 + came
+    await at.surface.edit(ref, growing(LONG))
+    await at.surface.edit(ref, Message(text=LONG))
+    assert at.fake.posts_per_delivery() == {1}
+    assert all(post.metadata and not post.streaming for post in nods(at))
+    shown = "".join(block["text"] for post in nods(at) for block in post.blocks)
+    assert shown.count("of a long answer") == 700
+
+
+async def test_a_lost_stream_that_comes_late_is_taken_away_at_the_end(at: Desk) -> None:
+    target = await asked(at)
+    ref = await at.surface.post(target, growing(LONG[:5_000]), ANSWER)
+    at.fake.fail("chat.startStream")
+    await at.surface.edit(ref, growing(LONG[:15_000]))
+    late = {"channel": "CGEN", "thread_ts": target.rsplit("/", 1)[1], "markdown_text": "late"}
+    late |= {"recipient_team_id": "T1", "recipient_user_id": "UANA"}
+    METHODS["chat.startStream"][0](at.fake, at.fake.teams["T1"], late)
+    assert [post.text for post in nods(at)][-1] == "late"
+    await at.surface.edit(ref, growing(LONG[:16_000]))
+    await at.surface.edit(ref, Message(text="short"))
+    assert [post.text for post in nods(at)] == ["short"]
+
+
+async def test_after_a_crash_a_lost_stream_is_taken_away_too(
+    at: Desk, tmp_path: Path, sqlite_store: Store
+) -> None:
+    target = await asked(at)
+    ref = await at.surface.post(target, growing(LONG[:5_000]), ANSWER)
+    await at.surface.post(target, Message(text="a note"), "event:s1/2")
+    at.fake.fail("chat.startStream", after=True)
+    at.fake.fail("conversations.replies", "internal_error")
+    with pytest.raises(SurfaceError):
+        await at.surface.edit(ref, growing(LONG[:15_000]))
+    async with desk(tmp_path / "next", sqlite_store, at.fake) as after:
+        await after.surface.edit(ref, Message(text="short"))
+    assert [post.text for post in nods(at)] == ["short", "a note"]
+
+
+async def test_a_next_post_whose_answer_was_lost_is_not_made_twice(at: Desk) -> None:
+    ref = await at.surface.post("slack:T1/CGEN", Message(text="one"), ANSWER)
+    at.fake.fail("chat.postMessage", after=True)
+    with pytest.raises(SurfaceError):
+        await at.surface.edit(ref, Message(text=LONG))
+    await at.surface.edit(ref, Message(text=LONG))
+    assert at.fake.posts_per_delivery() == {1}
+    assert len(nods(at)) == 2
+
+
+async def test_what_slack_notes_of_nod_is_no_stream_that_was_left(
+    at: Desk, tmp_path: Path, sqlite_store: Store
+) -> None:
+    ref = await at.surface.post("slack:T1/CGEN", Message(text="one"), ANSWER)
+    channel = at.fake.teams["T1"].channels["CGEN"]
+    joined = channel.add(at.fake.tick(), user="UBOTT1", text="has joined the channel")
+    joined.subtype = "channel_join"
+    async with desk(tmp_path / "next", sqlite_store, at.fake) as after:
+        await after.surface.edit(ref, Message(text="two"))
+    assert [post.text for post in nods(at)] == ["two", "has joined the channel"]
 
 
 async def test_a_stream_an_earlier_run_left_is_found_ended_and_completed(
