@@ -13,7 +13,9 @@ NodError
 ├── SessionError          no such session, or it cannot do that now
 ├── PromptError           no such prompt, already decided, not yours, or another hash
 ├── ToolError             a tool refused; its text goes to the model
+│   └── NeedsConnection   a service refused the credentials; a person must connect it
 ├── ScheduleError         a cron line, zone or time that cannot be
+│   └── Unclear           a time that is not surely understood; nothing was guessed
 ├── VaultError            secrets cannot be read or kept
 └── ModelError            see engine/models/base.py
 """
@@ -83,8 +85,30 @@ class ToolError(NodError):
     """A tool refused; the text is the tool result the model reads."""
 
 
+class NeedsConnection(ToolError):
+    """A service refused the credentials and did nothing; the call can go on once it is connected.
+
+    Args:
+        connector: the connector's name, such as "github".
+        account: the label of the account that was meant; empty: the person has none.
+        why: one full sentence for the person.
+        person: principal whose connection it is; empty: the session's owner.
+    """
+
+    def __init__(self, connector: str, account: str, why: str, person: str = "") -> None:
+        super().__init__(why, f"Connect it: /connect {connector}")
+        self.connector = connector
+        self.account = account
+        self.why = why
+        self.person = person
+
+
 class ScheduleError(NodError):
     """A cron line, a time zone or a time that cannot be."""
+
+
+class Unclear(ScheduleError):
+    """A time that is not surely understood; nothing was guessed."""
 
 
 class VaultError(NodError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +31,7 @@ __all__ = [
     "Root",
     "Tool",
     "ToolContext",
+    "is_named",
     "tool",
 ]
 
@@ -240,7 +241,9 @@ class Registry:
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
-        self._offers: dict[tuple[str, tuple[str, ...] | None], Offer] = {}
+        #: Group -> the names in it.
+        self._groups: dict[str, tuple[str, ...]] = {}
+        self._offers: dict[_Asked, Offer] = {}
         for each in tools:
             self.add(each)
 
@@ -251,27 +254,68 @@ class Registry:
         self._tools[declared.name] = declared
         self._offers.clear()
 
+    def replace(self, group: str, tools: Iterable[Tool]) -> None:
+        """Put `tools` in place of those of `group`, such as "github"; calls under way go on.
+
+        Raises ToolError, and changes nothing, when a name belongs to something else.
+        """
+        new = {each.name: each for each in tools}
+        kept = {n: t for n, t in self._tools.items() if n not in self._groups.get(group, ())}
+        taken = sorted(kept.keys() & new.keys())
+        if taken:
+            raise ToolError(f"Two tools are named {taken[0]}.", "Rename one of them.")
+        self._tools, self._groups[group] = kept | new, tuple(new)
+        self._offers.clear()
+
+    def group(self, name: str) -> tuple[str, ...]:
+        """Return the names of a group's tools; none for a group that was never put in."""
+        return self._groups.get(name, ())
+
     def get(self, name: str) -> Tool | None:
         """Return the tool of that name, or None."""
         return self._tools.get(name)
 
-    def offered(self, mode: str, names: Iterable[str] | None = None) -> list[Tool]:
-        """Return the tools for `mode`, sorted by name; `names` narrows them to a persona's."""
-        allowed = set(self._tools if names is None else names)
+    def offered(
+        self, mode: str, names: Iterable[str] | None = None, closed: Collection[str] = ()
+    ) -> list[Tool]:
+        """Return the tools for `mode`, sorted by name, without those in `closed`.
+
+        `names` narrows them to a persona's; a name may end in `*`.
+        """
+        wanted = None if names is None else tuple(names)
         return [
             declared
             for name, declared in sorted(self._tools.items())
-            if name in allowed and (not declared.modes or mode in declared.modes)
+            if name not in closed
+            and is_named(name, wanted)
+            and (not declared.modes or mode in declared.modes)
         ]
 
-    async def offer(self, mode: str, names: tuple[str, ...] | None) -> Offer:
-        """Return the schemas for `mode` and a persona's tools; made once, off the event loop."""
-        found = self._offers.get((mode, names))
+    async def offer(
+        self, mode: str, names: tuple[str, ...] | None, closed: frozenset[str] = frozenset()
+    ) -> Offer:
+        """Return the schemas of what is offered; made once for each asking, off the event loop."""
+        asked = (mode, names, closed)
+        found = self._offers.get(asked)
         if found is None:
-            found = await asyncio.to_thread(self._describe, mode, names)
-            self._offers[mode, names] = found
+            found = await asyncio.to_thread(self._describe, *asked)
+            if len(self._offers) >= OFFERS:
+                self._offers.clear()
+            self._offers[asked] = found
         return found
 
-    def _describe(self, mode: str, names: tuple[str, ...] | None) -> Offer:
-        schemas = tuple(declared.schema() for declared in self.offered(mode, names))
+    def _describe(self, mode: str, names: tuple[str, ...] | None, closed: frozenset[str]) -> Offer:
+        schemas = tuple(declared.schema() for declared in self.offered(mode, names, closed))
         return Offer(schemas=schemas, size=len(dumps(schemas)))
+
+
+#: Mode, a persona's names and what is closed to the session; and how many offers are kept.
+_Asked = tuple[str, tuple[str, ...] | None, frozenset[str]]
+OFFERS = 64
+
+
+def is_named(name: str, names: Collection[str] | None) -> bool:
+    """Say whether a persona's list names the tool; None names all, `github_*` all of GitHub's."""
+    if names is None or name in names:
+        return True
+    return any(each.endswith("*") and name.startswith(each[:-1]) for each in names)

@@ -19,6 +19,7 @@ __all__ = ["notice", "prompt_for", "result_of"]
 _KINDS = {
     "approval": Kind.PERMISSION_REQUIRED,
     "outcome": Kind.PERMISSION_REQUIRED,
+    "connect": Kind.PERMISSION_REQUIRED,
     "question": Kind.QUESTION_REQUESTED,
     "plan": Kind.PLAN_PROPOSED,
 }
@@ -31,15 +32,16 @@ async def prompt_for(
     call: Call,
     ctx: ToolContext,
     *,
-    outcome: bool,
+    kind: str = "",
 ) -> tuple[Kind, dict[str, Any]]:
     """Return the fact that asks a person about `call`, with everything its card shows.
 
+    `kind` is 'outcome' or 'connect'; empty: what the call itself asks, or whether it may run.
     Prompts of one iteration share a card. The subject makes each one unique for good: the call
-    and its revision for an approval, the call and its attempt for an outcome.
+    and its revision for an approval, the call and its attempt for the other two.
     """
-    kind = "outcome" if outcome else call.asks or "approval"
-    number = call.attempts if outcome else call.revision
+    number = call.attempts if kind else call.revision
+    kind = kind or call.asks or "approval"
     now = engine.now()
     prompt = {
         "id": mint("p"),
@@ -83,6 +85,11 @@ async def _payload(
     engine: Engine, session: Session, state: State, call: Call, ctx: ToolContext, kind: str
 ) -> dict[str, Any]:
     card = f"{session.id}/{call.turn}/{call.iteration}"
+    if kind == "connect":
+        lacks = call.lacks or {}
+        title = f"Connect {lacks['connector']}?"
+        shared = {"tool": call.name, "attended": state.attended}
+        return {"card": f"{card}/connect", "title": title, **shared, **lacks}
     declared = engine.tools.get(call.name)
     if kind in ("question", "plan"):
         shown = declared.card(call.arguments) if declared and declared.card else {}
@@ -114,6 +121,9 @@ async def _payload(
 
 def _approvers(session: Session, call: Call, kind: str) -> dict[str, Any]:
     """Say who may answer: programs outside a sandbox are the owner's, words the person's own."""
+    if kind == "connect":
+        person = (call.lacks or {}).get("person") or session.owner
+        return {"role": "owner", "person": person, "own_suffices": True}
     role = "owner" if call.risk == "exec" else "operator"
     return {
         "role": role,

@@ -46,10 +46,10 @@ class Judge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raise:
-    """Ask a person about these calls; `kind` approval, question, plan or outcome."""
+    """Ask a person about these calls: what each calls for, or `kind` 'outcome' or 'connect'."""
 
     calls: tuple[Call, ...]
-    outcome: bool = False
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +187,9 @@ def _decide_calls(state: State, now: float, gone: Collection[str]) -> Step:
     unasked = tuple(c for c in state.calls if c.status == "waiting" and not c.prompt)
     if unasked:
         return Raise(calls=unasked)
+    unconnected = tuple(c for c in state.calls if c.found == "refused" and not c.connect_prompt)
+    if unconnected:
+        return Raise(calls=unconnected, kind="connect")
     for place, call in enumerate(state.calls):
         if not call.done:
             return _decide_call(state, place, call, now, gone)
@@ -194,10 +197,13 @@ def _decide_calls(state: State, now: float, gone: Collection[str]) -> Step:
 
 
 def _decide_call(state: State, place: int, call: Call, now: float, gone: Collection[str]) -> Step:
-    if call.status == "waiting":
+    if call.status == "waiting" or call.found == "refused":
         return Release(state="parked") if state.parked else Put(facts=(_end(state, now, "parked"),))
     if call.status == "denied":
         return Put(facts=(_finish(state, call, now, "denied", _denial(call)),))
+    if call.found == "unconnected":
+        text = _UNCONNECTED.format(**(call.lacks or {}))
+        return Put(facts=(_finish(state, call, now, "error", _error(text)),))
     if call.asks:
         return Run(calls=(call,))  # the answer is its result
     if call.status in ("started", "unknown") and not call.harmless:
@@ -206,10 +212,21 @@ def _decide_call(state: State, place: int, call: Call, now: float, gone: Collect
         return Run(calls=(call,))
     together = [call]
     for other in state.calls[place + 1 :]:
-        if other.done or other.risk != "read" or other.status not in ("allowed", "started"):
+        ready = other.status in _MAY_RUN and other.found not in _CONNECTION
+        if other.done or other.risk != "read" or not ready:
             break
         together.append(other)
     return Run(calls=tuple(together))
+
+
+#: States of a READ that may run beside others; 'unknown' after its connection was made.
+_MAY_RUN = frozenset({"allowed", "started", "unknown"})
+#: What is found of a call that waits for a connection, or will get none.
+_CONNECTION = frozenset({"refused", "unconnected"})
+_UNCONNECTED = (
+    "{connector} is not connected, and the person did not connect it. Nothing was done. Go on "
+    "without it, and say what that leaves open."
+)
 
 
 def _decide_unknown(
@@ -222,11 +239,12 @@ def _decide_unknown(
         if start is not None and start.worker not in gone and now < over:
             return Wait(until=over)
         return LookUp(call=call)
-    if call.found == "did_not" and not loose and (call.attempts < ATTEMPTS or call.outcome_prompt):
+    asked = call.outcome_prompt or call.connect_prompt
+    if call.found == "did_not" and not loose and (call.attempts < ATTEMPTS or asked):
         return Run(calls=(call,))
     if call.found == "cannot_tell":
         if not call.outcome_prompt:
-            return Raise(calls=(call,), outcome=True)
+            return Raise(calls=(call,), kind="outcome")
         if loose:
             return Release(state="idle")
         return Release(state="parked") if state.parked else Put(facts=(_end(state, now, "parked"),))
@@ -351,7 +369,7 @@ def _close_calls(state: State, now: float) -> tuple[Event, ...]:
         if call.outcome_prompt:
             text = _OUTCOME["unknowable"].format(name=call.name)
             facts.append(_finish(state, call, now, "unknown", text))
-        elif call.status in ("started", "unknown") and not call.harmless:
+        elif call.status in ("started", "unknown") and not (call.harmless or call.lacks):
             text = _error("stopped while running; it may have happened")
             facts.append(_finish(state, call, now, "unknown", text, loose=True))
         else:

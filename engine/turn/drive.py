@@ -88,7 +88,7 @@ def _open(
     taken = journal.take(tx, session_id, engine.worker, now, engine.limits, counted=counted)
     if taken is None:
         return None
-    driver = Driver(engine, taken)
+    driver = Driver(engine, taken, engine.hands(tx, taken.session))
     attempts = taken.session.attempts
     if driver.poisoned:
         attempts = 0  # of the turn that is ended; what waits after it starts afresh
@@ -214,7 +214,7 @@ class Driver(Hold):
         return False  # judged in its completed form
 
     async def _judge_fitting(self, calls: Sequence[Call]) -> None:
-        verdicts = await judge(self.engine, self.session, calls)
+        verdicts = await judge(self.engine, self.session, calls, self.closed)
         for call, verdict in zip(calls, verdicts, strict=True):
             self.put(Kind.VERDICT, verdict_body(call, verdict), call=call.id)
 
@@ -222,7 +222,7 @@ class Driver(Hold):
         for call in step.calls:
             ctx = self._context(call)
             asking_for = asking.prompt_for(
-                self.engine, self.session, self.state, call, ctx, outcome=step.outcome
+                self.engine, self.session, self.state, call, ctx, kind=step.kind
             )
             stopped, asked = await self._race(asking_for)
             if stopped or asked is None:
@@ -251,7 +251,9 @@ class Driver(Hold):
         engine, session = self.engine, self.session
         entry = engine.catalogue.entry(session.model)
         persona = engine.persona(session.persona)
-        offer = await engine.tools.offer(session.mode, persona.tools) if tools else Offer()
+        offer = Offer()
+        if tools:
+            offer = await engine.tools.offer(session.mode, persona.tools, self.closed)
         if self._history is None:
             self._history = await engine.histories.load(engine.store, session.id, self._taken)
             self._history.extend(self._since)
@@ -366,7 +368,7 @@ class Driver(Hold):
 
     async def _still_allowed(self, call: Call) -> bool:
         """Judge again right before the start: a refuse wins, an ask over an undecided allow too."""
-        (fresh,) = await judge(self.engine, self.session, [call])
+        (fresh,) = await judge(self.engine, self.session, [call], self.closed)
         held = recorded(call.verdict or {})
         holds = policy.holds_at_start(held, fresh, call.decided)
         if not holds or (fresh.step != held.step and not call.decided):
@@ -383,6 +385,9 @@ class Driver(Hold):
         """Record a result, with what came with it. Without one, the fate of the call is open."""
         if ran.late:
             self.put(Kind.UNKNOWN, {"found": "did_not"}, call=call.id)
+            return
+        if ran.lacks is not None:
+            self.put(Kind.UNKNOWN, {"found": "refused", "lacks": ran.lacks}, call=call.id)
             return
         result = ran.result
         if result is None:

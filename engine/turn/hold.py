@@ -32,9 +32,11 @@ STOP_GRACE = 0.5
 class Hold:
     """What a worker knows of the session it has, and how it writes to it."""
 
-    def __init__(self, engine: Engine, taken: journal.Taken) -> None:
+    def __init__(self, engine: Engine, taken: journal.Taken, closed: frozenset[str]) -> None:
         self.engine = engine
         self.session: Session = taken.session
+        #: Names of the tools that are not for this session, as of the last look.
+        self.closed = closed
         self.state: State = taken.state
         self.shell = run.Shell(engine, taken.session.id)
         self.buffer: list[Event] = []
@@ -170,7 +172,11 @@ class Hold:
     async def _refresh(self) -> None:
         """See what came in, without writing."""
         self._hint.clear()
-        seen = await self.engine.store.read(lambda tx: journal.look(tx, self.session))
+
+        def look(tx: Tx) -> tuple[journal.Committed, frozenset[str]]:
+            return journal.look(tx, self.session), self.engine.hands(tx, self.session)
+
+        seen, self.closed = await self.engine.store.read(look)
         self._stop_mark = seen.stop_mark
         self._noted = seen.noted
         mail, replies = seen.inbound or ((), ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,21 +11,27 @@ from engine.permissions import policy, rules
 from engine.permissions.base import Answer, Mode, Rule, Scene, Verdict
 from engine.sessions import Session, files_of
 from engine.store.base import Tx
+from engine.tools.base import is_named
 from engine.turn.ports import Engine
 from engine.turn.state import Call
 
 __all__ = ["judge", "verdict_body"]
 
 
-async def judge(engine: Engine, session: Session, calls: Sequence[Call]) -> list[Verdict]:
-    """Return policy's verdict for each call, with rules, roots and taint as they are now."""
+async def judge(
+    engine: Engine, session: Session, calls: Sequence[Call], closed: Collection[str]
+) -> list[Verdict]:
+    """Return policy's verdict for each call, with rules, roots and taint as they are now.
+
+    Tools in `closed` are none of this session's.
+    """
     standing: list[Rule] = []
     if any(call.risk == "external" for call in calls):
         standing = await engine.store.read(lambda tx: _rules(tx, session, engine.now()))
     scene = _scene(engine, session, standing)
     if not any(_touches_files(engine, call) for call in calls):
-        return _judge(engine, session, scene, calls)
-    return await asyncio.to_thread(_judge, engine, session, scene, calls)
+        return _judge(engine, session, scene, calls, closed)
+    return await asyncio.to_thread(_judge, engine, session, scene, calls, closed)
 
 
 def verdict_body(call: Call, verdict: Verdict) -> dict[str, Any]:
@@ -54,12 +60,18 @@ def _touches_files(engine: Engine, call: Call) -> bool:
     return declared is not None and bool(declared.paths or declared.find_paths)
 
 
-def _judge(engine: Engine, session: Session, scene: Scene, calls: Sequence[Call]) -> list[Verdict]:
+def _judge(
+    engine: Engine,
+    session: Session,
+    scene: Scene,
+    calls: Sequence[Call],
+    closed: Collection[str],
+) -> list[Verdict]:
     cwd = files_of(engine.data, session.id)
     allowed = engine.persona(session.persona).tools
     verdicts = []
     for call in calls:
-        offered = allowed is None or call.name in allowed
+        offered = call.name not in closed and is_named(call.name, allowed)
         declared = engine.tools.get(call.name) if offered else None
         verdict = policy.judge(declared, call.arguments, scene, cwd)
         if declared is None:

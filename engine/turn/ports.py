@@ -12,7 +12,8 @@ from engine.models.base import Model
 from engine.models.catalogue import Catalogue
 from engine.models.content import Documents
 from engine.sandbox.base import Executor, ShellState
-from engine.store.base import Store
+from engine.sessions import Session
+from engine.store.base import Store, Tx
 from engine.tools.base import Delivery, Registry
 from engine.turn.prompt import Persona
 from engine.turn.state import Limits
@@ -47,6 +48,8 @@ class Engine:
     is_gone: Callable[[str], bool]
     tenant: str = "local"
     limits: Limits = field(default_factory=Limits)
+    #: Names of the tools that are not for a session, now: what nobody has connected, or muted.
+    hands: Callable[[Tx, Session], frozenset[str]] = lambda _tx, _session: frozenset()
     #: Command prefixes that need no asking.
     allowlist: tuple[str, ...] = ()
     #: Tools whose approval needs two people.

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine import artifacts
 from engine.canonical import digest, dumps, loads
-from engine.errors import ToolError
+from engine.errors import NeedsConnection, ToolError
 from engine.events import Event, Kind
 from engine.sandbox.base import Executor, ShellState
 from engine.sessions import Session, files_of, keep_of
@@ -58,6 +58,8 @@ class Ran:
     kept: tuple[Mapping[str, Any], ...] = ()
     #: The call did not begin in time; trying again is safe.
     late: bool = False
+    #: The connection it lacked, so that nothing was done: {connector, account, why, person}.
+    lacks: Mapping[str, str] | None = None
 
 
 class Shell:
@@ -150,7 +152,8 @@ def context(
 async def act(engine: Engine, tool: Tool, call: Call, ctx: ToolContext) -> Ran:
     """Run the call within its time limit.
 
-    A ToolError means that nothing was done, and is its result. Any other failure of a call with
+    A ToolError means that nothing was done, and is its result; of those, NeedsConnection lets the
+    call wait for a connection. Any other failure of a call with
     consequences leaves open whether it took effect.
     """
     try:
@@ -159,6 +162,9 @@ async def act(engine: Engine, tool: Tool, call: Call, ctx: ToolContext) -> Ran:
             result = await tool.run(ctx, **call.arguments)
     except TooLate:
         return Ran(result=None, late=True)
+    except NeedsConnection as error:
+        named = ("connector", "account", "why", "person")
+        return Ran(result=None, lacks={name: getattr(error, name) for name in named})
     except ToolError as error:
         return Ran(result=Result(text=str(error), ok=False), content=f"Error: {error}")
     except TimeoutError:

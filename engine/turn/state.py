@@ -107,9 +107,13 @@ class Call:
     started_at: float | None = None
     finished_at: float | None = None
     #: What is known of a start without a result: '' (not looked yet), happened, did_not, leave
-    #: (did not, and shall not), cannot_tell (a person is asked), unknowable (nobody knows).
+    #: (did not, and shall not), cannot_tell (a person is asked), unknowable (nobody knows),
+    #: refused (for want of a connection; a person is asked), unconnected (and will not be).
     found: str = ""
     outcome_prompt: str = ""
+    #: The connection a refused start lacked: {connector, account, why, person}; then its prompt.
+    lacks: Mapping[str, Any] | None = None
+    connect_prompt: str = ""
     done: bool = False
     result: str = ""  # digest of the result, for the repeat detector
 
@@ -266,6 +270,8 @@ def _prompt_raised(state: State, fact: Event) -> State:
     def change(call: Call) -> Call:
         if prompt["kind"] == "outcome":
             return _changed(call, outcome_prompt=prompt["id"])
+        if prompt["kind"] == "connect":
+            return _changed(call, connect_prompt=prompt["id"])
         return _changed(call, prompt=prompt["id"], asked_at=fact.at, status="waiting")
 
     return _with_call(state, fact.call, change)
@@ -279,6 +285,9 @@ def _decided(state: State, fact: Event) -> State:
         if body["kind"] == "outcome":
             found = {"run": "did_not", "leave": "leave", "happened": "happened"}
             return _changed(call, found=found.get(body["answer"]["kind"], "unknowable"))
+        if body["kind"] == "connect":
+            done = body["answer"]["kind"] == "done"
+            return _changed(call, found="did_not" if done else "unconnected")
         if body["hash"] != call.hash:
             return call
         yes = body["answer"]["kind"] in _YES
@@ -327,15 +336,20 @@ def _tool_started(state: State, fact: Event) -> State:
             started_at=fact.at,
             found="",
             outcome_prompt="",
+            lacks=None,
+            connect_prompt="",
         )
 
     return _with_call(state, fact.call, change)
 
 
 def _unknown(state: State, fact: Event) -> State:
-    return _with_call(
-        state, fact.call, lambda call: _changed(call, status="unknown", found=fact.body["found"])
-    )
+    body = fact.body
+
+    def change(call: Call) -> Call:
+        return _changed(call, status="unknown", found=body["found"], lacks=body.get("lacks"))
+
+    return _with_call(state, fact.call, change)
 
 
 def _tool_finished(state: State, fact: Event) -> State:

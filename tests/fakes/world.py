@@ -177,6 +177,7 @@ async def opened(
     shared: bool = False,
     persona: Persona | None = None,
     now: Any = system_now,
+    closed: frozenset[str] = frozenset(),
 ) -> AsyncIterator[World]:
     """A world whose dispatcher is not running yet."""
     who = persona or Persona(name="cowork", prompt="You help.")
@@ -195,6 +196,7 @@ async def opened(
         open_executor=lambda home, state: LocalExecutor(home, state=state),
         worker=worker or worker_id(),
         is_gone=is_gone,
+        hands=lambda _tx, _session: closed,
         limits=limits or Limits(),
         allowlist=allowlist,
         quorum=quorum,

@@ -24,7 +24,10 @@ LIMITS = Limits(iterations=6, repeats_warn=3, repeats_end=4, failures_end=3)
 RISKS = ("external", "external", "read", "write_local", "control")
 CONSEQUENTIAL = frozenset({"write_local", "external"})
 STOPPED = ("stopped before", "stopped after")
-FATES = ("done", "failed", "lost", "late", "died before", "died before", "died after", *STOPPED)
+FATES = (
+    *("done", "failed", "lost", "late", "refused"),
+    *("died before", "died before", "died after", *STOPPED),
+)
 HAPPENS = ("step", "step", "work", "work", "press", "press", "press", "mail", "crash")
 MAIL = ("message", "stop", "note", "retry", "undo", "switch", "fire", "wake")
 
@@ -160,6 +163,8 @@ class World:
             return str(self.draw("answer", "deny"))
         if prompt["kind"] == "approval":
             return str(self.draw("once", "always", "edit", "deny"))
+        if prompt["kind"] == "connect":
+            return str(self.draw("done", "done", "deny"))
         if self.effects[prompt["call"]]:
             return str(self.draw("happened", "unknown"))
         if prompt["loose"]:
@@ -216,8 +221,8 @@ class World:
 
     def ask(self, step: steps.Raise) -> None:
         for call in step.calls:
-            kind = "outcome" if step.outcome else call.asks or "approval"
-            number = call.attempts if step.outcome else call.revision
+            kind = step.kind or call.asks or "approval"
+            number = call.attempts if step.kind else call.revision
             prompt = {"id": f"{kind}:{call.id}/{number}", "kind": kind, "hash": call.hash}
             raised = [fact.body.get("prompt") for fact in (*self.log, *self.buffer)]
             assert prompt not in raised, "a prompt is asked once"
@@ -257,7 +262,15 @@ class World:
             for call in calls:
                 self.start(call)
             for call in calls:
-                self.finish(call)
+                if self.draw(*[False] * 4, True):
+                    self.refuse(call)
+                else:
+                    self.finish(call)
+
+    def refuse(self, call: Call) -> None:
+        """The service does not know us, and has done nothing."""
+        lacks = {"connector": "github", "account": "", "why": "It expired.", "person": ""}
+        self.put(Kind.UNKNOWN, {"found": "refused", "lacks": lacks}, call.id)
 
     def start(self, call: Call) -> None:
         body = {
@@ -288,6 +301,8 @@ class World:
             self.crash()
         elif fate == "late":
             self.put(Kind.UNKNOWN, {"found": "did_not"}, call.id)
+        elif fate == "refused":
+            self.refuse(call)
         elif fate in STOPPED:
             self.post("stop")
             self.refresh()
@@ -303,7 +318,7 @@ class World:
             fact
             for fact in after
             if (fact.kind is Kind.UNKNOWN and fact.body["found"] == "did_not")
-            or (fact.kind is Kind.DECIDED and fact.body["answer"]["kind"] == "run")
+            or (fact.kind is Kind.DECIDED and fact.body["answer"]["kind"] in ("run", "done"))
         ]
         assert not starts or known, "it was started, and nobody knows that it did not happen"
         assert self.effects[call.id] == 0, "it runs twice"
