@@ -25,6 +25,7 @@ from bot.connecting import Connections
 from bot.counts import Counts
 from bot.forms import Forms
 from bot.hearing import Ear
+from bot.hooks import Hooks
 from bot.intake import Intake
 from bot.keeping import keep
 from bot.outbox import Outbox
@@ -232,6 +233,14 @@ class App:
     async def _listen(self) -> None:
         """Open the doors last: whatever comes in finds everything at work."""
         settings, enter = self.settings, self._stack.enter_async_context
+        self.web = await enter(Web(settings.web, self.counts, self._ready))
+        hooks = Hooks(
+            store=self.store,
+            web=self.web,
+            secrets=self._secrets,
+            now=self._now,
+            fired=self._poke,
+        )
         self.context = Context(
             store=self.store,
             house=house_of(settings, self.picked, self._now),
@@ -240,6 +249,7 @@ class App:
             poke=self._poke,
             zone=settings.zone,
             settings=shown(settings, self.picked.model),
+            doors=hooks,
         )
         self._intake = Intake(
             store=self.store,
@@ -255,7 +265,7 @@ class App:
             file_limit=settings.ceilings.file_bytes,
         )
         intake = await enter(self._intake)
-        self.web = await enter(Web(settings.web, self.counts, self._ready))
+        await hooks.start(TENANT)
         await self.console.start(intake.take)
         self._stack.push_async_callback(self.console.stop)
         self.connections = Connections(

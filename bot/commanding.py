@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from bot.answers import House
 from engine import sessions
 from engine.errors import SessionError
 from engine.inbox import Person
 from engine.models.catalogue import Catalogue
+from engine.schedule.hooks import Hook
 from engine.sessions import Session
 from engine.store.base import Store, Tx
 from engine.targets import ThreadTarget
 
-__all__ = ["Command", "Context", "Handler"]
+__all__ = ["Command", "Context", "Doors", "Handler"]
+
+
+class Doors(Protocol):
+    """The addresses a running Nod answers, and the keys of what is signed there."""
+
+    async def address(self, token: str) -> str:
+        """Return the address of the hook with that token; it is answered from now on."""
+        ...
+
+    async def keep_key(self, hook: Hook, key: str) -> None:
+        """Keep the key of the hook's signatures."""
+        ...
+
+    async def forget_key(self, hook: Hook) -> None:
+        """Forget the key of the hook's signatures."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +49,8 @@ class Context:
     #: (name, value) of what is set, without secrets.
     settings: Sequence[tuple[str, str]] = ()
     person: Person = field(default_factory=lambda: Person(id="", role="guest"))
+    #: None: nothing is running.
+    doors: Doors | None = None
     #: thread_target the command was given in.
     target: str = "console:main"
 

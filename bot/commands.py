@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from bot import answers, board, cards, keeping, listings
 from bot.commanding import Command, Context
+from bot.hook_commands import HOOK
 from bot.house_commands import HOUSE
 from bot.schedule_commands import SCHEDULE
 from engine import audit, inbox, people, sessions
@@ -403,6 +404,7 @@ COMMANDS: Mapping[str, Command] = _table(
     ),
     Command(name="model", usage="[ID]", help="which model answers here", run=_model, most=1),
     SCHEDULE,
+    HOOK,
     Command(name="threads", usage="", help="your threads on this surface", run=_threads),
     Command(name="sessions", usage="", help="your latest sessions", run=_sessions),
     Command(

@@ -57,8 +57,12 @@ class Server:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        handler = self._routes.get((request.method, request.path))
-        path, status = (request.path if handler is not None else "other"), 500
+        path = request.path
+        handler = self._routes.get((request.method, path))
+        if handler is None:  # a route that ends in /* takes one more word, which no count names
+            path = f"{path.rpartition('/')[0]}/*"
+            handler = self._routes.get((request.method, path))
+        path, status = (path if handler is not None else "other"), 500
         try:
             if handler is None:
                 raise web.HTTPNotFound(text="There is nothing here.\n")

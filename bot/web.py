@@ -54,7 +54,9 @@ class Web:
         return self._listening.url or f"http://{self._listening.host}:{self.port}"
 
     async def add(self, method: str, path: str, handler: Handler) -> None:
-        """Answer `method path` (no pattern) with `handler` from now on; opens the server.
+        """Answer `method path` with `handler` from now on; opens the server.
+
+        A path that ends in /* stands for any one word there; it is no pattern otherwise.
 
         Raises SettingsError when the address cannot be listened on, ValueError when the route is
         there already.

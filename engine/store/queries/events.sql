@@ -41,3 +41,22 @@ where w.tenant_id = :tenant and w.status = 'waiting' order by w.due, w.id limit 
 -- name: wake_find
 select w.*, s.owner_id, s.title, s.home from wakes w join sessions s on s.id = w.session_id
 where w.tenant_id = :tenant and w.status = 'waiting' and w.id like :prefix order by w.id limit 2
+
+-- name: hook_add
+insert into hooks (id, tenant_id, name, owner_id, token_hash, secret, status, created_at)
+values (:id, :tenant, :name, :owner, :hash, :secret, 'active', :now)
+
+-- name: hook_get
+select * from hooks where id = :id
+
+-- name: hook_of_hash
+select * from hooks where token_hash = :hash and status = 'active'
+
+-- name: hooks_standing
+select * from hooks where tenant_id = :tenant and status = 'active' order by created_at, id
+
+-- name: hook_called
+update hooks set calls = calls + 1, last_at = :now where id = :id and status = 'active'
+
+-- name: hook_revoke
+update hooks set status = 'revoked' where id = :id
