@@ -110,7 +110,7 @@ def manifest(http: str = "", public: str = "") -> dict[str, Any]:
         "settings": {
             "event_subscriptions": {**request, "bot_events": list(EVENTS)},
             "interactivity": {"is_enabled": True, **request},
-            "org_deploy_enabled": False,
+            "org_deploy_enabled": True,
             "socket_mode_enabled": not http,
             "token_rotation_enabled": False,
         },
@@ -158,7 +158,8 @@ async def _bot_token(config: SlackConfig, token: str) -> Finding:
         return Finding(name="bot token", state="missing", text=answer, fix=fix)
     granted = {each.strip() for each in answer.headers.get("x-oauth-scopes", "").split(",")}
     lacking = [f"{scope} ({why})" for scope, why in SCOPES.items() if scope not in granted]
-    text = f"{answer['user']} in {answer['team']} ({answer['team_id']})"
+    where = "all of " if answer.get("is_enterprise_install") else ""
+    text = f"{answer['user']} in {where}{answer['team']} ({answer['team_id']})"
     if lacking:
         fix = f"Add the bot scopes {'; '.join(lacking)}, then install the app again."
         return Finding(name="bot token", state="missing", text=text, fix=fix)

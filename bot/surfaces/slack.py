@@ -112,8 +112,11 @@ class SlackSurface:
 
     def _bolt(self, session: ClientSession) -> AsyncApp:
         # Bolt hands arguments over by name and would take a method's `self` for one of them.
-        async def authorize(team_id: str | None) -> Any:  # it takes None, its types do not say so
-            return self._authorized(team_id)
+        async def authorize(
+            enterprise_id: str | None, team_id: str | None, is_enterprise_install: bool | None
+        ) -> Any:  # it takes None, its types do not say so
+            ids = (team_id, enterprise_id)
+            return self._authorized(*(reversed(ids) if is_enterprise_install else ids))
 
         async def take(body: Mapping[str, Any]) -> BoltResponse:
             return await self._door.take(body)
@@ -129,9 +132,9 @@ class SlackSurface:
         app.middleware(take)
         return app
 
-    def _authorized(self, team_id: str | None) -> AuthorizeResult | None:
+    def _authorized(self, *ids: str | None) -> AuthorizeResult | None:
         """Say who Nod is in a workspace; one it is not installed in gets nothing."""
-        team = self._teams.find(team_id)
+        team = self._teams.find(*ids)
         if team is None:
             self._ground.counts.add("nod_refused_total", surface="slack", reason="workspace")
             return None
@@ -271,7 +274,8 @@ class SlackSurface:
     async def _sign(self, said: Said, receipt: Receipt) -> None:
         """Show at once that the message was taken."""
         _, channel, ts = said.event.split("/")
-        self._out().heard(said.target, *said.person.id.split("/", 1))
+        found, user = said.person.id.split("/", 1)
+        self._out().heard(said.target, self._teams.get(found).homes.get(user, found), user)
         if said.direct:
             self._last[said.target] = (channel, ts)
             self._last.move_to_end(said.target)

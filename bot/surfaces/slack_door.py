@@ -75,7 +75,7 @@ class Door:
     # -- posts
 
     async def _event(self, body: Mapping[str, Any]) -> BoltResponse:
-        event, team = body["event"], self.teams.get(body["team_id"])
+        event, team = body["event"], self.teams.of(body)
         kind = event["type"]
         if kind in ("message", "app_mention"):
             await self.post(team, event)
@@ -93,6 +93,7 @@ class Door:
         if user and user != team.speaker.user:
             if is_direct(event):
                 self.met(team.id, user, event["channel"])
+            team.belongs(user, str(event.get("user_team") or event.get("team") or ""))
             await team.name_of(user)
         reader = Reader(
             speaker=team.speaker,
@@ -155,7 +156,7 @@ class Door:
     # -- presses and forms
 
     async def _action(self, body: Mapping[str, Any]) -> BoltResponse:
-        team, action = self.teams.get(body["team"]["id"]), body["actions"][0]
+        team, action = self.teams.of(body), body["actions"][0]
         does = str(action.get("action_id", ""))
         if not does.startswith(slack_blocks.OURS) or action.get("type") != "button":
             self.ground.counts.add("nod_refused_total", surface="slack", reason="button")
@@ -189,7 +190,7 @@ class Door:
         await team.call("views_open", trigger_id=body["trigger_id"], view=view)
 
     async def _submitted(self, body: Mapping[str, Any]) -> BoltResponse:
-        team, view = self.teams.get(body["team"]["id"]), body["view"]
+        team, view = self.teams.of(body), body["view"]
         if view["callback_id"] != slack_blocks.FORM:
             return _ack()
         kept, user = json.loads(view["private_metadata"]), body["user"]
@@ -248,7 +249,7 @@ class Door:
     # -- commands
 
     async def _command(self, body: Mapping[str, Any]) -> BoltResponse:
-        commanded = command_of(body)
+        commanded = command_of(self.teams.of(body).id, body)
         working = asyncio.ensure_future(self._once(commanded))
         done, _ = await asyncio.wait({working}, timeout=COMMAND)
         if not done:

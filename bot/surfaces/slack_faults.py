@@ -33,7 +33,6 @@ _LOST = frozenset(
         "invalid_auth",
         "not_authed",
         "org_login_required",
-        "team_access_not_granted",
         "token_expired",
         "token_revoked",
     }
@@ -46,6 +45,7 @@ _FIXES = {
     "is_archived": "Choose a channel that is in use.",
     "missing_scope": "Add the scope to the app and install it again; `nod slack` checks them.",
     "not_in_channel": "Invite Nod to the channel: /invite @Nod.",
+    "team_access_not_granted": "An admin of the organization adds Nod to this workspace.",
     "user_not_found": "Check the id of the person.",
 }
 

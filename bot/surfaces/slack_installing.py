@@ -95,7 +95,8 @@ class Installer:
         except (SurfaceError, VaultError) as error:
             _log.warning("an installation failed: %s", error)
             return web.Response(status=502, text=f"Nod was not installed. {error}\n")
-        return web.Response(text=f"Nod is installed in {team.name}. Say hello to it in Slack.\n")
+        told = _FOR_ALL if team.for_all else "Say hello to it in Slack."
+        return web.Response(text=f"Nod is installed in {team.name}. {told}\n")
 
     async def _token(self, code: str) -> str:
         """Return the bot's token for the code of an installation; raises SurfaceError."""
@@ -112,10 +113,15 @@ class Installer:
             )
         except (SlackClientError, ClientError, TimeoutError, OSError) as error:
             raise fault_of(error, "oauth_v2_access") from error
-        if given.get("is_enterprise_install") or not given.get("access_token"):
-            what = "It was installed for a whole organization, which Nod cannot serve yet."
-            raise SurfaceError(what, "Install it in single workspaces.")
+        if not given.get("access_token"):
+            raise SurfaceError("Slack gave no token for a bot.", f"Begin again at {INSTALL}.")
         return str(given["access_token"])
+
+
+_FOR_ALL = (
+    "It is in no workspace of this organization yet: an admin adds it to them, in the "
+    "organization's settings under Integrations, Installed apps."
+)
 
 
 def _authorize(base_url: str) -> str:

@@ -14,7 +14,7 @@ from bot.surfaces import slack_words
 from bot.surfaces.base import Attachment, Author, Commanded, Edited, Pressed, Said
 from bot.surfaces.slack_places import Spot, target_of
 
-__all__ = ["Reader", "Speaker", "command_of", "is_direct", "press_of"]
+__all__ = ["Reader", "Speaker", "command_of", "installations", "is_direct", "press_of"]
 
 #: Kinds of posts that people write; all others with a subtype are the platform's own notes.
 #: https://docs.slack.dev/reference/events/message
@@ -23,12 +23,34 @@ HUMAN = frozenset({"", "file_share", "me_message", "thread_broadcast"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """Nod's own identity in one workspace."""
+    """Nod's own identity in one workspace, or in all of an organization."""
 
+    #: The team's id; of an installation for a whole organization, the organization's.
     team: str
     #: The bot's user id, and its id as a bot.
     user: str
     bot: str
+
+
+def installations(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the ids of installations a payload may have been sent to, the surest first.
+
+    In a channel that workspaces share, the authorization tells it, and no other field does.
+    https://docs.slack.dev/enterprise/developing-for-enterprise-orgs
+    """
+    given = (body.get("authorizations") or [body])[0]
+    teams = [(body.get("view") or {}).get("app_installed_team_id"), given.get("team_id")]
+    teams += [body.get("team"), body.get("team_id")]
+    user = body.get("user")
+    teams += [user.get("team_id")] if isinstance(user, Mapping) else []
+    whole = [given.get("enterprise_id"), body.get("enterprise"), body.get("enterprise_id")]
+    for_all = given.get("is_enterprise_install") in (True, "true")
+    found = map(_id, [*whole, *teams] if for_all else [*teams, *whole])
+    return tuple(dict.fromkeys(each for each in found if each))
+
+
+def _id(value: Any) -> str:
+    return str((value.get("id") if isinstance(value, Mapping) else value) or "")
 
 
 def is_direct(event: Mapping[str, Any]) -> bool:
@@ -128,10 +150,10 @@ def press_of(team: str, body: Mapping[str, Any]) -> Pressed:
     )
 
 
-def command_of(body: Mapping[str, Any]) -> Commanded:
+def command_of(team: str, body: Mapping[str, Any]) -> Commanded:
     """Read a slash command: `/nod status` is the command `status`, `/nod` alone is `help`."""
     name, _, arguments = str(body.get("text") or "").strip().partition(" ")
-    team, channel, user = body["team_id"], body["channel_id"], body["user_id"]
+    channel, user = body["channel_id"], body["user_id"]
     return Commanded(
         event=f"{team}/{body['trigger_id']}",
         target=target_of(team, channel, user),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from bot import log
 from bot.surfaces.base import SurfaceError
 from bot.surfaces.config import Ground, SlackConfig
 from bot.surfaces.slack_faults import Lost, Wait, fault_of
-from bot.surfaces.slack_intake import Speaker
+from bot.surfaces.slack_intake import Speaker, installations
 
 __all__ = ["Team", "Teams", "client_of"]
 
@@ -44,7 +44,11 @@ def client_of(base_url: str, token: str, session: ClientSession | None) -> Async
 
 @dataclass(slots=True)
 class Team:
-    """One workspace."""
+    """One workspace, or all those of an organization the app was installed for as a whole.
+
+    An organization's token serves its workspaces; the methods that would have to be told which one
+    is meant (team_id) are none of those Nod calls.
+    """
 
     speaker: Speaker
     name: str
@@ -52,8 +56,11 @@ class Team:
     client: AsyncWebClient = field(repr=False)
     #: Told when the token is dead.
     lost: Callable[[str, SurfaceError], Awaitable[None]] = field(repr=False)
-    #: user id -> name.
+    #: user id -> name, and -> the workspace they belong to, where it is told.
     names: dict[str, str] = field(default_factory=dict, repr=False)
+    homes: dict[str, str] = field(default_factory=dict, repr=False)
+    #: The app was installed for a whole organization.
+    for_all: bool = False
     #: What this workspace was found not to take: methods.
     refused: set[str] = field(default_factory=set)
     #: Method -> time of the loop before which Slack wants no more of it.
@@ -61,8 +68,16 @@ class Team:
 
     @property
     def id(self) -> str:
-        """The team's id."""
+        """The id of the team, or of the organization."""
         return self.speaker.team
+
+    def belongs(self, user: str, workspace: str) -> None:
+        """Learn which workspace somebody belongs to; empty: that is not told."""
+        if not workspace.startswith("T"):
+            return
+        if len(self.homes) >= NAMES:
+            self.homes.pop(next(iter(self.homes)))
+        self.homes[user] = workspace
 
     async def call(self, method: str, **arguments: Any) -> Any:
         """Call a method by its name in the client, for example `chat_postMessage`.
@@ -130,9 +145,14 @@ class Teams:
             raise SurfaceError(f"Nod is not installed in the Slack workspace {team}.", _INSTALL)
         return found
 
-    def find(self, team: str | None) -> Team | None:
-        """Return a workspace, or None."""
-        return self._teams.get(team or "")
+    def find(self, *ids: str | None) -> Team | None:
+        """Return the first workspace, or organization, that Nod is installed in; None: none."""
+        return next((self._teams[each] for each in ids if each and each in self._teams), None)
+
+    def of(self, body: Mapping[str, Any]) -> Team:
+        """Return where a payload comes from; raises SurfaceError when Nod is not there."""
+        ids = installations(body)
+        return self.find(*ids) or self.get(ids[0] if ids else "")
 
     async def connect(self) -> None:
         """Ask Slack whose each token is.
@@ -172,9 +192,17 @@ class Teams:
             who = await client.auth_test()
         except (SlackClientError, ClientError, TimeoutError, OSError) as error:
             raise fault_of(error, "auth_test") from error
-        speaker = Speaker(team=who["team_id"], user=who["user_id"], bot=who["bot_id"])
-        name = str(who.get("team") or who["team_id"])
-        team = Team(speaker=speaker, name=name, token=token, client=client, lost=self._lost)
+        whole = who.get("enterprise_id") if who.get("is_enterprise_install") else None
+        speaker = Speaker(team=whole or who["team_id"], user=who["user_id"], bot=who["bot_id"])
+        name = str(who.get("team") or speaker.team)
+        team = Team(
+            speaker=speaker,
+            name=name,
+            token=token,
+            client=client,
+            lost=self._lost,
+            for_all=bool(whole),
+        )
         self._teams[team.id] = team
         return team
 

@@ -114,6 +114,14 @@ class FakeSlack(App):
         self.teams[id] = team
         return team
 
+    def add_org(self, id: str, name: str, *workspaces: str) -> Team:
+        """Add an organization with the app installed for all of it; CGEN lies in the first."""
+        team = self.add_team(id, name)
+        team.workspaces = workspaces
+        for channel, workspace in zip(team.channels.values(), workspaces, strict=True):
+            channel.workspace = workspace
+        return team
+
     # -- the Web API
 
     async def _api(self, request: web.Request) -> web.StreamResponse:
@@ -178,11 +186,14 @@ class FakeSlack(App):
         if team is None:
             raise Refused("invalid_code")
         found = self.teams[team]
+        who = {"id": found.id, "name": found.name}
+        whole = bool(found.workspaces)
         return {
             "access_token": found.token,
             "token_type": "bot",
-            "team": {"id": found.id, "name": found.name},
-            "is_enterprise_install": False,
+            "team": None if whole else who,
+            "enterprise": who if whole else None,
+            "is_enterprise_install": whole,
         }
 
     def fail(
@@ -337,18 +348,30 @@ class FakeSlack(App):
             return Ack(ok=False, status=0)
 
     def event(self, team: str, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the payload of an event."""
+        """Return the payload of an event; it happens in `event["team"]`, else in the team."""
         found = self.teams[team]
-        authorization = {"team_id": team, "user_id": found.bot_user, "is_bot": True}
+        where = found.within(str(event.get("team") or ""))
+        authorization = {"user_id": found.bot_user, "is_bot": True}
+        authorization |= {"team_id": where, "is_enterprise_install": bool(found.workspaces)}
+        authorization |= {"enterprise_id": team if found.workspaces else None}
         return {
             "type": "event_callback",
-            "team_id": team,
+            "team_id": where,
+            "context_team_id": where,
             "api_app_id": "A1",
             "event": dict(event),
             "event_id": f"Ev{self.number()}",
             "event_time": int(time.time()),
             "authorizations": [authorization],
         }
+
+    def _pressed(self, team: Team, user: str, workspace: str) -> dict[str, Any]:
+        """Return who pressed or filled in, and where: a payload of an organization has no team."""
+        who = {"id": user, "name": team.users.get(user, user), "team_id": team.within(workspace)}
+        if not team.workspaces:
+            return {"team": {"id": team.id, "domain": "x"}, "enterprise": None, "user": who}
+        enterprise = {"id": team.id, "name": team.name}
+        return {"team": None, "enterprise": enterprise, "is_enterprise_install": True, "user": who}
 
     # -- what people do
 
@@ -366,6 +389,7 @@ class FakeSlack(App):
     ) -> Post:
         """Write a post; a mention of the bot comes as two events, unless `kinds` says which."""
         found = self.teams[team]
+        more.setdefault("team", found.within(str(more.pop("workspace", ""))))
         place = self.direct(team, user) if channel == "DM" else found.channels[channel]
         text = text.replace("@nod", f"<@{found.bot_user}>")
         shown = [file.shown(self) for file in files or ()]
@@ -428,8 +452,7 @@ class FakeSlack(App):
     ) -> dict[str, Any]:
         body = {
             "type": "block_actions",
-            "team": {"id": team, "domain": "x"},
-            "user": {"id": user, "name": self.teams[team].users.get(user, user), "team_id": team},
+            **self._pressed(self.teams[team], user, ""),
             "api_app_id": "A1",
             "trigger_id": self.trigger(user),
             "actions": [action],
@@ -467,8 +490,7 @@ class FakeSlack(App):
         assert not unknown, f"the form has no {unknown}, only {set(state)}"
         body = {
             "type": "view_submission",
-            "team": {"id": team, "domain": "x"},
-            "user": {"id": user, "name": self.teams[team].users.get(user, user)},
+            **self._pressed(self.teams[team], user, ""),
             "api_app_id": "A1",
             "trigger_id": self.trigger(user),
             "view": {**view, "state": {"values": state}},
@@ -489,7 +511,9 @@ class FakeSlack(App):
         payload = {
             "command": "/nod",
             "text": text,
-            "team_id": team,
+            "team_id": found.within(place.workspace),
+            **({"enterprise_id": team} if found.workspaces else {}),
+            "is_enterprise_install": str(bool(found.workspaces)).lower(),
             "channel_id": place.id,
             "user_id": user,
             "user_name": found.users.get(user, user),

@@ -45,7 +45,9 @@ def _parsed(value: Any) -> Any:
 
 @method("auth.test", "")
 def auth_test(app: App, team: Team, given: Mapping[str, Any]) -> Any:
+    whole = {"enterprise_id": team.id, "is_enterprise_install": True} if team.workspaces else {}
     return {
+        **whole,
         "url": f"https://{team.id.lower()}.slack.com/",
         "team": team.name,
         "user": "nod",
@@ -76,6 +78,8 @@ def channel_of(team: Team, given: Mapping[str, Any], name: str = "channel") -> C
     channel = team.channels.get(given[name])
     if channel is None:
         raise Refused("channel_not_found")
+    if channel.workspace in team.withheld:
+        raise Refused("team_access_not_granted")
     if channel.archived:
         raise Refused("is_archived")
     if team.bot_user not in channel.members:

@@ -88,6 +88,8 @@ class Channel:
     members: set[str]
     posts: dict[str, Post] = field(default_factory=dict)
     archived: bool = False
+    #: The workspace it lies in, where the app is installed for a whole organization.
+    workspace: str = ""
 
     def add(self, ts: str, *, thread: str = "", **given: Any) -> Post:
         """Add a post; the first answer makes a thread of its root."""
@@ -108,7 +110,7 @@ class Channel:
 
 @dataclass(slots=True, kw_only=True)
 class Team:
-    """A workspace with the app in it."""
+    """A workspace with the app in it; or an organization that it was installed for as a whole."""
 
     id: str
     name: str
@@ -119,6 +121,14 @@ class Team:
     channels: dict[str, Channel] = field(default_factory=dict)
     scopes: set[str] = field(default_factory=lambda: set(SCOPES))
     revoked: bool = False
+    #: The workspaces of an organization; empty: it is none.
+    workspaces: tuple[str, ...] = ()
+    #: Those an admin did not add the app to.
+    withheld: set[str] = field(default_factory=set)
+
+    def within(self, workspace: str) -> str:
+        """Return the workspace that something happens in."""
+        return workspace or (self.workspaces or (self.id,))[0]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -43,6 +43,8 @@ def chat_start_stream(app: App, team: Team, given: Mapping[str, Any]) -> Any:
         for each in ("recipient_team_id", "recipient_user_id"):
             if not given.get(each):
                 raise Refused(f"missing_{each}")
+        if given["recipient_team_id"] not in (team.workspaces or (team.id,)):
+            raise Refused("invalid_arguments: the recipient's team is a workspace")
         if given["recipient_user_id"] not in channel.members:
             raise Refused("user_not_in_channel")
     text = _text(given)

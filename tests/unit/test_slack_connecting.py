@@ -6,13 +6,16 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from aiohttp import ClientSession, CookieJar
 
-from bot.surfaces.base import Message, Said, SurfaceError
+from bot.cards import Button, Card, Row
+from bot.surfaces.base import Commanded, Message, Pressed, Said, SurfaceError
 from bot.surfaces.slack import SlackSurface
+from bot.surfaces.slack_intake import installations
 from engine.store.base import Store
 from tests.fakes.ground import grounded
 from tests.fakes.slack import FakeSlack, sign
@@ -317,3 +320,159 @@ async def test_an_installation_that_is_not_the_browsers_own_is_refused(
                 assert answer.status == wanted
                 assert "xoxb" not in await answer.text()
         assert [team.id for team in at.surface._teams] == before
+
+
+# -- an organization
+
+
+ORG: dict[str, Any] = {"client_id": "1.2", "client_secret": "s"}
+
+
+@pytest.fixture
+async def org(tmp_path: Path, sqlite_store: Store, fake: FakeSlack) -> AsyncIterator[Desk]:
+    """A house that serves T1 and has just been installed for all of Starship."""
+    fake.add_org("E1", "Starship", "T8", "T9")
+    fake.oauth_codes["good"] = "E1"
+    config = {**ORG, "bot_tokens": (fake.teams["T1"].token,)}
+    async with desk(tmp_path, sqlite_store, fake, **config) as at:
+        async with ClientSession(cookie_jar=jar()) as client:
+            status, text = await installed(at, client, "good")
+        assert status == 200 and "Starship" in text and "an admin adds it" in text
+        yield at
+
+
+async def test_an_organization_is_installed_once_and_served_in_its_workspaces(org: Desk) -> None:
+    first = await org.fake.say("@nod one", team="E1", kinds=("message",))
+    await org.fake.say("@nod two", team="E1", channel="CSTAND", workspace="T9", kinds=("message",))
+    await org.fake.say("@nod three", team="T1", kinds=("message",))
+    said = org.of(Said)
+    assert [each.target.split("/")[:2] for each in said] == [
+        ["slack:E1", "CGEN"],
+        ["slack:E1", "CSTAND"],
+        ["slack:T1", "CGEN"],
+    ]
+    assert [each.person.id for each in said] == ["E1/UANA", "E1/UANA", "T1/UANA"]
+    await org.surface.post(f"slack:E1/CGEN/{first.ts}", Message(text="x"), "answer:s/1/1")
+    await org.surface.post("slack:E1/UANA", Message(text="y"), "answer:s/1/2")
+    posts = [team for name, team, _ in org.fake.calls if name == "chat.postMessage"]
+    assert posts == ["E1", "E1"]
+
+
+async def test_an_organization_is_served_after_a_restart(
+    tmp_path: Path, sqlite_store: Store, org: Desk
+) -> None:
+    await org.surface.stop()
+    async with desk(tmp_path, sqlite_store, org.fake, **{**ORG, "bot_tokens": ()}) as at:
+        await at.surface.post("slack:E1/CGEN", Message(text="again"), "answer:s/1/1")
+        await at.fake.say("@nod hi", team="E1", kinds=("message",))
+        assert len(at.taken) == 1
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("vault*"))
+    assert kept and b"xoxb-E1" not in kept
+
+
+async def test_a_stream_in_an_organization_names_its_readers_workspace(org: Desk) -> None:
+    """Slack takes no organization for the team of a reader."""
+    root = await org.fake.say("@nod go", team="E1", channel="CSTAND", workspace="T9")
+    await org.fake.until(lambda: org.fake.statuses)
+    growing = Message(text="Hello …", growing=True)
+    await org.surface.post(f"slack:E1/CSTAND/{root.ts}", growing, "answer:s1/1/1")
+    (begun,) = org.fake.called("chat.startStream")
+    assert (begun["recipient_team_id"], begun["recipient_user_id"]) == ("T9", "UANA")
+    assert not org.fake.called("chat.postMessage")
+
+
+async def test_presses_forms_commands_and_the_home_of_an_organization_are_its_own(
+    org: Desk,
+) -> None:
+    """Their payloads name no team."""
+    button = Button(label="Approve", key="a", answer="once", token="t")
+    row = Row(prompt="p1", title="x", buttons=(button,))
+    card = Message(card=Card(id="c", title="May I?", rows=(row,)))
+    await org.surface.post("slack:E1/CGEN", card, "prompt:p1")
+    post = org.fake.teams["E1"].channels["CGEN"].of_nod[-1]
+    await org.fake.press("Approve", post, team="E1")
+    (pressed,) = org.of(Pressed)
+    assert (pressed.person.id, pressed.target) == ("E1/UANA", "slack:E1/CGEN")
+    assert pressed.ref == f"E1/CGEN/{post.ts}"
+    await org.fake.command("status", team="E1")
+    (command,) = org.of(Commanded)
+    assert (command.person.id, command.target) == ("E1/UANA", "slack:E1/CGEN")
+    await org.fake.open_home(team="E1")
+    await org.fake.until(lambda: "UANA" in org.fake.homes)
+    assert [team for name, team, _ in org.fake.calls if name == "views.publish"] == ["E1"]
+
+
+async def test_a_workspace_the_app_was_not_added_to_is_told_and_the_others_go_on(
+    org: Desk,
+) -> None:
+    org.fake.teams["E1"].withheld.add("T9")
+    with pytest.raises(SurfaceError, match="team_access_not_granted") as raised:
+        await org.surface.post("slack:E1/CSTAND", Message(text="x"), "answer:s/1/1")
+    assert "admin of the organization" in str(raised.value)
+    assert org.told.notices == [], "the installation is not lost"
+    await org.surface.post("slack:E1/CGEN", Message(text="x"), "answer:s/1/2")
+
+
+async def test_an_organization_that_removes_the_app_is_forgotten(org: Desk) -> None:
+    await org.fake.send("events_api", org.fake.event("E1", {"type": "app_uninstalled"}))
+    await org.fake.until(lambda: org.told.notices)
+    with pytest.raises(SurfaceError, match="not installed"):
+        await org.surface.post("slack:E1/CGEN", Message(text="x"), "answer:s/1/1")
+    await org.surface.post("slack:T1/CGEN", Message(text="x"), "answer:s/1/2")
+
+
+@pytest.mark.parametrize(
+    ("body", "ids"),
+    [
+        ({"team_id": "T1"}, ("T1",)),
+        ({"team": {"id": "T1"}, "user": {"id": "U", "team_id": "T2"}}, ("T1", "T2")),
+        (
+            {"team": None, "enterprise": {"id": "E1"}, "is_enterprise_install": True}
+            | {"user": {"id": "U", "team_id": "T8"}},
+            ("E1", "T8"),
+        ),
+        (
+            {"team": {"id": "T8"}, "enterprise": {"id": "E1"}, "is_enterprise_install": False},
+            ("T8", "E1"),
+        ),
+        (
+            {"team_id": "T8", "enterprise_id": "E1", "is_enterprise_install": "true"},
+            ("E1", "T8"),
+        ),
+        (
+            {"team_id": "T5", "authorizations": [{"team_id": "T1", "enterprise_id": None}]},
+            ("T1", "T5"),
+        ),
+        ({"team_id": None, "enterprise_id": "E1", "authorizations": []}, ("E1",)),
+        (
+            {"team": {"id": "T5"}, "view": {"app_installed_team_id": "T1"}},
+            ("T1", "T5"),
+        ),
+        ({}, ()),
+    ],
+    ids=[
+        "a workspace",
+        "a press",
+        "a press in an organization",
+        "a workspace of an organization, installed by itself",
+        "a command in an organization",
+        "a channel shared with another workspace",
+        "a note to an organization",
+        "a form opened from another workspace",
+        "nothing",
+    ],
+)
+def test_the_installation_a_payload_is_for(body: dict[str, Any], ids: tuple[str, ...]) -> None:
+    assert installations(body) == ids
+
+
+async def test_a_line_from_another_workspace_in_a_shared_channel_is_taken(
+    tmp_path: Path, sqlite_store: Store
+) -> None:
+    """Slack Connect: the payload names the workspace it happened in, not the one Nod is in."""
+    async with desk(tmp_path, sqlite_store) as at:
+        post = {"type": "message", "user": "UANA", "channel": "CGEN", "ts": "1700000000.000100"}
+        body = at.fake.event("T1", {**post, "text": "hi", "user_team": "T5"})
+        ack = await at.fake.send("events_api", {**body, "team_id": "T5"})
+        assert ack.ok
+        assert [each.target for each in at.of(Said)] == ["slack:T1/CGEN/1700000000.000100"]
