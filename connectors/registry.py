@@ -1,34 +1,194 @@
-"""Which connectors there are and what tools each brings; one is imported when it is used."""
+"""Which connectors there are; one is imported when somebody has connected it, or it needs nobody.
+
+`bot` reaches connectors only through here.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from connectors import accounts, gates
+from connectors.accounts import Account
 from connectors.secrets import Secrets
-from engine.tools.base import Tool
+from engine import sessions
+from engine.errors import NeedsConnection, NodError, ToolError
+from engine.sessions import Session
+from engine.store.base import Store, Tx
+from engine.tools.base import Registry, Tool
 
-__all__ = ["CONNECTORS", "Secrets", "connector_tools", "secrets_of", "write_sample_calendar"]
+if TYPE_CHECKING:  # aiohttp is loaded with the first connector
+    from connectors.base import Auth, Connector, Credentials, Ground, Identity
 
-#: Name of a connector -> the module that declares its `TOOLS`.
-CONNECTORS = {
-    "calendar": "connectors.icalendar",
-}
+__all__ = [
+    "CONNECTORS",
+    "Connectors",
+    "Entry",
+    "Secrets",
+    "connector_tools",
+    "load",
+    "secrets_of",
+    "ways",
+    "write_sample_calendar",
+]
 
 
-def connector_tools(names: Sequence[str] = tuple(CONNECTORS)) -> list[Tool]:
-    """Return the tools of the named connectors, sorted by name."""
-    modules = [import_module(CONNECTORS[name]) for name in names]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is known of a connector without importing it."""
+
+    module: str
+    title: str
+    #: One sentence for a list of them.
+    about: str
+    #: It is of use without an account.
+    open: bool = False
+
+
+#: Name of a connector -> its module, which holds a `CONNECTOR`.
+CONNECTORS: Mapping[str, Entry] = {}
+
+#: Modules whose `TOOLS` work on files of the session, with no service behind them.
+_LOCAL = {"calendar": "connectors.icalendar"}
+
+
+def connector_tools(names: Sequence[str] = tuple(_LOCAL)) -> list[Tool]:
+    """Return the tools that read the formats of other systems from files, sorted by name."""
+    modules = [import_module(_LOCAL[name]) for name in names]
     return sorted((each for module in modules for each in module.TOOLS), key=lambda t: t.name)
 
 
 def write_sample_calendar(path: Path, today: date, zone: str) -> None:
     """Write a calendar to try Nod with, dated around `today` in the IANA zone `zone`."""
-    import_module(CONNECTORS["calendar"]).write_sample(path, today, zone)
+    import_module(_LOCAL["calendar"]).write_sample(path, today, zone)
 
 
 def secrets_of(environ: Mapping[str, str], data: Path) -> Secrets:
     """Return this installation's secrets; nothing is opened yet."""
     return Secrets(environ, data)
+
+
+def load(name: str) -> Connector:
+    """Return the connector; blocking, for it may be imported now. Raises NodError: no such one."""
+    entry = CONNECTORS.get(name)
+    if entry is None:
+        known = ", ".join(sorted(CONNECTORS))
+        raise NodError(f"There is no connector '{name}'.", f"There are: {known}.")
+    found: Connector = import_module(entry.module).CONNECTOR
+    return found
+
+
+def ways(name: str) -> tuple[Auth, ...]:
+    """Return the ways to connect it, the best first; blocking, raises NodError, as `load` does."""
+    return load(name).auth
+
+
+class Connectors:
+    """The connectors of a running Nod; the tools of those that are of use are in the registry.
+
+    Args:
+        tools: where their tools go, one group a connector, named like it.
+        bases: connector -> base address, where the settings name another than its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        tools: Registry,
+        credentials: Credentials,
+        tenant: str,
+        bases: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._tools = tools
+        self._credentials = credentials
+        self._tenant = tenant
+        self._bases = bases
+        self._standing: Ground | None = None
+        self._added: dict[str, Connector] = {}
+        self._adding = asyncio.Lock()
+
+    async def __aenter__(self) -> Connectors:
+        """Put in the tools of what is connected, and of what needs no account."""
+        found = await self._store.read(lambda tx: accounts.listed(tx, self._tenant))
+        connected = {each.connector for each in found} & CONNECTORS.keys()
+        for name in sorted(connected | {name for name, each in CONNECTORS.items() if each.open}):
+            await self.add(name)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._standing is not None:
+            await self._standing.http.close()
+
+    async def add(self, name: str) -> Connector:
+        """Put in the connector's tools if they are not yet, as when it has just been connected.
+
+        Raises NodError for a name nobody knows.
+        """
+        async with self._adding:
+            if name not in self._added:
+                connector = await asyncio.to_thread(load, name)
+                self._tools.replace(name, connector.tools(self._ground()))
+                self._added[name] = connector
+        return self._added[name]
+
+    async def identity(self, account: Account) -> Identity:
+        """Return whom the service takes the account for; raises ToolError or NeedsConnection."""
+        connector = await self.add(account.connector)
+        return await connector.identity(self._ground(), account)
+
+    def hands(self, tx: Tx, session: Session) -> frozenset[str]:
+        """Return the names of the tools that are not for the session: not connected, or muted."""
+        if not self._added:
+            return frozenset()
+        usable = {each.connector for each in accounts.usable(tx, session)}
+        muted = gates.closed(tx, session)
+        return frozenset(
+            tool
+            for name, connector in self._added.items()
+            if name in muted or not (connector.open or name in usable)
+            for tool in self._tools.group(name)
+        )
+
+    async def choose(self, session_id: str, connector: str, label: str) -> Account:
+        """Return the account a call of the session means; the owner's own before shared ones.
+
+        Raises ToolError when it could mean several, or the label is none of them; NeedsConnection
+        when nothing is connected.
+        """
+
+        def usable(tx: Tx) -> tuple[str, list[Account]]:
+            session = sessions.get(tx, session_id)
+            return session.owner, accounts.usable(tx, session, connector)
+
+        owner, found = await self._store.read(usable)
+        fitting = [each for each in found if label in ("", each.label)]
+        own = [each for each in fitting if each.owner == owner]
+        if len(own or fitting) == 1:
+            return (own or fitting)[0]
+        labels = ", ".join(sorted({each.label for each in found}))
+        if not found:
+            title = CONNECTORS[connector].title
+            raise NeedsConnection(connector, "", f"{title} is not connected.")
+        if not fitting:
+            raise ToolError(f"No account '{label}' is connected.", f"Use one of: {labels}.")
+        raise ToolError("Several accounts are connected.", f"Say in `account` which: {labels}.")
+
+    def _ground(self) -> Ground:
+        if self._standing is None:
+            from connectors.base import Ground
+            from connectors.http import Http
+
+            self._standing = Ground(
+                http=Http(allowed=tuple(self._bases.values())),
+                credentials=self._credentials,
+                choose=self.choose,
+                bases=self._bases,
+            )
+        return self._standing

@@ -1,0 +1,325 @@
+"""What a connector's function works with: requests to one account of one service, and paging."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from connectors.accounts import Account
+from connectors.http import Http, Reply, Request, Unauthorized
+from engine.canonical import dumps
+from engine.errors import NeedsConnection, ToolError
+from engine.tools.base import Result, ToolContext
+
+if TYPE_CHECKING:
+    from connectors.base import Connector, Ground
+
+__all__ = ["Api", "Paging", "Planned", "by_cursor", "by_link", "by_page"]
+
+#: Items a paging may give at most, whatever is asked.
+MOST = 10_000
+
+#: (the reply, the query that was asked) -> the next query, or a whole address; None: that was all.
+Paging = Callable[[Reply, Mapping[str, Any]], Mapping[str, Any] | str | None]
+
+
+class Planned(Exception):
+    """Stops a rehearsed call where it would act; holds the request."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request.url)
+        self.request = request
+
+
+class Api:
+    """What a connector's function works with: one account of one service, for one call.
+
+    Args:
+        ctx: of the call; None outside of one, for a check.
+        rehearsed: reads are done; the first act is not, and raises Planned.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        ground: Ground,
+        account: Account | None,
+        ctx: ToolContext | None = None,
+        *,
+        rehearsed: bool = False,
+    ) -> None:
+        self.connector = connector
+        self.account = account
+        self._ground = ground
+        self._ctx = ctx
+        self._rehearsed = rehearsed
+
+    @property
+    def ctx(self) -> ToolContext:
+        """The call's context; a check has none."""
+        assert self._ctx is not None, "only a call has a context"
+        return self._ctx
+
+    @property
+    def http(self) -> Http:
+        """The shared session, for a request that is not to the connector's own address."""
+        return self._ground.http
+
+    async def secret(self) -> Mapping[str, Any]:
+        """Return the account's filled fields, for a service that does not speak HTTP."""
+        return {} if self.account is None else await self._ground.credentials.secret(self.account)
+
+    async def get(
+        self, path: str, *, query: Mapping[str, Any] | None = None, **segments: Any
+    ) -> Any:
+        """Return what the service holds at `path`, as JSON.
+
+        `{name}` in the path is filled from `segments`, encoded; in the query None is left out and
+        a list is repeated.
+        """
+        return (await self.ask("GET", path, query=query, **segments)).json()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        json: Any = None,
+        headers: Mapping[str, str] | None = None,
+        **segments: Any,
+    ) -> Reply:
+        """Send a request that changes nothing, whatever its method, and return the whole reply."""
+        request = await self._request(method, path, query, headers, segments, _json(json))
+        return await self._sent(request)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        data: bytes | None = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        **segments: Any,
+    ) -> Any:
+        """Do one act and return what the service answers, as JSON.
+
+        A rehearsed call ends here. Raises what connectors/http.py lists: after Unsure nobody knows
+        whether it took effect.
+        """
+        body = _json(json) if data is None else (data, {})
+        request = await self._request(method, path, query, headers, segments, body, act=True)
+        if self._rehearsed:
+            raise Planned(request)
+        return (await self._sent(request)).json()
+
+    async def pages(
+        self,
+        path: str,
+        *,
+        paging: Paging,
+        items: str = "",
+        query: Mapping[str, Any] | None = None,
+        most: int = 100,
+        **segments: Any,
+    ) -> AsyncIterator[Any]:
+        """Give the items of a list, page after page, at most `most`; one page is held at a time.
+
+        `items` is the key of the list in a page, dotted; empty: the page is the list.
+        """
+        asked: Mapping[str, Any] = dict(query or {})
+        given, url = 0, ""
+        while True:
+            request = await self._request("GET", url or path, asked, None, segments, (None, {}))
+            reply = await self._sent(request)
+            page = reply.json()
+            for part in items.split(".") if items else ():
+                page = (page or {}).get(part)
+            for item in page or ():
+                if given >= min(most, MOST):
+                    return
+                given += 1
+                yield item
+            following = paging(reply, asked) if page else None
+            if not following or given >= min(most, MOST):
+                return
+            if isinstance(following, str):
+                url, asked, segments = self._same_place(following, reply), {}, {}
+            else:
+                asked = following
+
+    async def download(
+        self, path: str, to: Path, *, query: Mapping[str, Any] | None = None, **segments: Any
+    ) -> int:
+        """Write what the service holds at `path` into the file `to`; returns its bytes."""
+        request = await self._request("GET", path, query, {"Accept": "*/*"}, segments, (None, {}))
+        written = 0
+        with await asyncio.to_thread(to.open, "wb") as file:
+            async with self.http.stream(request) as pieces:
+                async for piece in pieces:
+                    await asyncio.to_thread(file.write, piece)
+                    written += len(piece)
+        return written
+
+    def result(
+        self, data: Any, source: str = "", *, shown: Mapping[str, Any] | None = None
+    ) -> Result:
+        """Return a result of the service's text: JSON, or the text itself, marked as from outside.
+
+        `source` tells where in the service it is from: "acme/app".
+        """
+        text = data if isinstance(data, str) else dumps(data)
+        mark = f"{self.connector.name}:{source}" if source else self.connector.name
+        return Result(text=text, taint=mark, display=shown)
+
+    # -- within
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        headers: Mapping[str, str] | None,
+        segments: Mapping[str, Any],
+        body: tuple[bytes | None, Mapping[str, str]],
+        *,
+        act: bool = False,
+    ) -> Request:
+        data, kind = body
+        return Request(
+            service=self.connector.title,
+            lane=f"{self.connector.name}/{self.account.id if self.account else ''}",
+            method=method,
+            url=path if "://" in path else await self._base() + _path(path, segments),
+            query=_query(query or {}),
+            headers={**self.connector.headers, **kind, **(headers or {})},
+            body=data,
+            limits=self.connector.limits,
+            act=act,
+            before_act=self._ctx.before_act if self._ctx else lambda: None,
+        )
+
+    async def _base(self) -> str:
+        named = self._ground.bases.get(self.connector.name)
+        if named:
+            return named.rstrip("/")
+        if self.connector.address is None:
+            return self.connector.base
+        return self.connector.address(await self.secret()).rstrip("/")
+
+    async def _sent(self, request: Request) -> Reply:
+        """Send with the account's credentials; refused ones are renewed once."""
+        if self.account is None:
+            return self._read(await self._anonymous(request))
+        headers = await self._ground.credentials.headers(self.account)
+        try:
+            reply = await self.http.request(_with(request, headers))
+        except Unauthorized:
+            headers = await self._ground.credentials.renewed(self.account, headers)
+            try:
+                reply = await self.http.request(_with(request, headers))
+            except Unauthorized:
+                raise self._refused() from None
+        return self._read(reply)
+
+    async def _anonymous(self, request: Request) -> Reply:
+        try:
+            return await self.http.request(request)
+        except Unauthorized:
+            raise ToolError(f"{self.connector.title} wants an account for this.") from None
+
+    def _read(self, reply: Reply) -> Reply:
+        fault = self.connector.fault(reply) if self.connector.fault else None
+        if isinstance(fault, Unauthorized):
+            raise self._refused()
+        if fault is not None:
+            raise fault
+        return reply
+
+    def _refused(self) -> NeedsConnection:
+        account = self.account
+        assert account is not None, "only an account can be refused"
+        return NeedsConnection(
+            self.connector.name,
+            account.label,
+            f"{self.connector.title} no longer takes the sign-in of {account.label}.",
+            account.owner,
+        )
+
+    def _same_place(self, following: str, reply: Reply) -> str:
+        """Return the next page's address; another host does not get the credentials."""
+        if urlsplit(following)[:2] != urlsplit(reply.url)[:2]:
+            raise ToolError(f"{self.connector.title} names a next page on another host.")
+        return following
+
+
+# -- paging, as services do it
+
+
+def by_link(reply: Reply, _asked: Mapping[str, Any]) -> str | None:
+    """Follow the header Link with rel=next (RFC 8288)."""
+    return reply.following or None
+
+
+def by_cursor(path: str, parameter: str) -> Paging:
+    """Send what stands at `path` (dotted) of a page as `parameter` of the next."""
+
+    def following(reply: Reply, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        value: Any = reply.json()
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return {**asked, parameter: value} if value else None
+
+    return following
+
+
+def by_page(parameter: str, size: str, first: int = 1, step: int = 1) -> Paging:
+    """Count pages, or with `step` 0 items, up: `size` is the query's name for a page's length."""
+
+    def following(reply: Reply, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        length = int(asked[size])
+        now = int(asked.get(parameter, first))
+        return {**asked, parameter: now + (step or length)}
+
+    return following
+
+
+# -- requests
+
+
+def _path(path: str, segments: Mapping[str, Any]) -> str:
+    encoded = {name: _segment(name, str(value)) for name, value in segments.items()}
+    return path.format(**encoded)
+
+
+def _segment(name: str, value: str) -> str:
+    """Encode one segment of a path. What could climb out of its place is refused."""
+    if value in ("", ".", ".."):
+        raise ToolError(f"'{value}' cannot be the {name}.")
+    return quote(value, safe="")
+
+
+def _query(query: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for name, value in query.items():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if each is not None and each != "":
+                text = str(each).lower() if isinstance(each, bool) else str(each)
+                pairs.append((name, text))
+    return tuple(pairs)
+
+
+def _json(value: Any) -> tuple[bytes | None, Mapping[str, str]]:
+    if value is None:
+        return None, {}
+    return dumps(value).encode(), {"Content-Type": "application/json"}
+
+
+def _with(request: Request, headers: Mapping[str, str]) -> Request:
+    return replace(request, headers={**request.headers, **headers})

@@ -1,0 +1,129 @@
+"""Turns a connector's declared function into a tool of the engine, bound to accounts and limits."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from connectors.api import Api, Planned
+from connectors.http import Request
+from engine.tools.base import Result, Risk, Tool, ToolContext
+
+if TYPE_CHECKING:
+    from connectors.base import Connector, Ground
+
+__all__ = ["Declaration", "Declared", "made"]
+
+#: Characters of a request on the card of an act.
+PREVIEW = 4_000
+
+Declared = Callable[..., Awaitable[Result]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A function and what was declared beside it."""
+
+    run: Declared
+    options: Mapping[str, Any]
+
+
+def made(connector: Connector, declaration: Declaration, ground: Ground) -> Tool:
+    """Return the tool. Raises TypeError for a function without a docstring."""
+    declared, options = declaration.run, dict(declaration.options)
+    name = f"{connector.name}_{declared.__name__}"
+
+    async def api(ctx: ToolContext, arguments: Mapping[str, Any], *, rehearsed: bool) -> Api:
+        label = str(arguments.get("account") or "")
+        account = None
+        if not connector.open or label:
+            account = await ground.choose(ctx.session, connector.name, label)
+        return Api(connector, ground, account, ctx, rehearsed=rehearsed)
+
+    async def run(ctx: ToolContext, /, **arguments: Any) -> Result:
+        opened = await api(ctx, arguments, rehearsed=False)
+        return await declared(opened, **_own(arguments))
+
+    _dress(run, declared, name)
+    for hook in ("look_up", "witness"):
+        if hook in options:
+            options[hook] = _hooked(options[hook], api)
+    if options["risk"] is Risk.EXTERNAL:
+        options["target"] = _targets(connector, options["target"])
+        options["preview"] = _previewed(options.get("preview"), declared, api)
+    text = inspect.getdoc(declared) or ""
+    if not text:
+        raise TypeError(f"tool {name} has no docstring, so no model could use it")
+    return Tool(name=name, description=text.split("\n\nArgs:")[0].strip(), run=run, **options)
+
+
+def _own(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name != "account"}
+
+
+Opened = Callable[..., Awaitable[Api]]
+
+
+def _hooked(hook: Callable[..., Awaitable[Any]], api: Opened) -> Callable[..., Awaitable[Any]]:
+    async def hooked(ctx: ToolContext, arguments: Mapping[str, Any], *more: Any) -> Any:
+        opened = await api(ctx, arguments, rehearsed=True)
+        return await hook(opened, _own(arguments), *more)
+
+    return hooked
+
+
+def _targets(
+    connector: Connector, target: Callable[[Mapping[str, Any]], Sequence[str]]
+) -> Callable[[Mapping[str, Any]], Sequence[str]]:
+    def targets(arguments: Mapping[str, Any]) -> Sequence[str]:
+        account = str(arguments.get("account") or "")
+        return [connector.target(each, account) for each in target(arguments)]
+
+    return targets
+
+
+def _previewed(
+    preview: Callable[..., Awaitable[str]] | None, declared: Declared, api: Opened
+) -> Callable[[ToolContext, Mapping[str, Any]], Awaitable[str]]:
+    async def shown(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+        opened = await api(ctx, arguments, rehearsed=True)
+        if preview is not None:
+            return await preview(opened, _own(arguments))
+        try:
+            await declared(opened, **_own(arguments))
+        except Planned as planned:
+            return _request_in_words(planned.request)
+        return "It would change nothing."
+
+    return shown
+
+
+def _request_in_words(request: Request) -> str:
+    """Return the request as a card shows it; what opens the account is not yet in it."""
+    query = "&".join(f"{name}={value}" for name, value in request.query)
+    head = f"{request.method} {request.url}{f'?{query}' if query else ''}"
+    body = (request.body or b"").decode("utf-8", "replace")
+    whole = f"{head}\n\n{body}" if body else head
+    return whole if len(whole) <= PREVIEW else f"{whole[:PREVIEW]}… ({len(whole):,} characters)"
+
+
+def _dress(run: Declared, declared: Declared, name: str) -> None:
+    """Give `run` the signature and text of `declared`, with `account` in place of the api."""
+    signature = inspect.signature(declared)
+    hints = typing.get_type_hints(declared)
+    own = list(signature.parameters.values())[1:]
+    ctx = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=ToolContext)
+    account = inspect.Parameter(
+        "account", inspect.Parameter.POSITIONAL_OR_KEYWORD, default="", annotation=str
+    )
+    typed = [each.replace(annotation=hints[each.name]) for each in own]
+    doc = inspect.getdoc(declared) or ""
+    head = doc if "\n\nArgs:" in doc else f"{doc}\n\nArgs:"
+    run.__doc__ = f"{head}\n    account: Which account, where several are connected; else empty."
+    run.__name__ = run.__qualname__ = name
+    run.__annotations__ = {each.name: each.annotation for each in (ctx, *typed, account)}
+    run.__annotations__["return"] = Result
+    run.__signature__ = signature.replace(parameters=[ctx, *typed, account])  # type: ignore[attr-defined]
