@@ -151,10 +151,11 @@ class Completing:
     ) -> None:
         session, now = sessions.get(tx, work.session), self._house.now()
         if lines:
+            authors = {line.author for line in lines}
             note = Post(
                 kind="note",
                 key=f"earlier:{session.id}",
-                by="others",
+                by="others" if authors != {work.said.person.id} else work.by,
                 body=self._note(tx, work, lines),
             )
             sessions.post(tx, session, note, now)

@@ -373,20 +373,23 @@ class Intake:
 
     def _open_for(self, tx: Tx, said: Said, person: Person, session: Session) -> list[Prompt]:
         """Return the open prompts this line may answer."""
-        if said.reply_to:
-            rows = tx.all("delivery_by_ref", tenant=self._house.tenant, ref=said.reply_to)
-            prompts = [inbox.get(tx, row["subject"].removeprefix("prompt:")) for row in rows]
-        elif said.addressed or routing.alone(tx, session, person):
+        prompts = self._replied(tx, said)
+        meant = said.addressed or said.direct or routing.alone(tx, session, person)
+        if meant and not prompts:
             prompts = inbox.pending_in(tx, session.id)
-        else:
-            prompts = []
         return [
             prompt
             for prompt in prompts
-            if prompt.status == "pending"
-            and prompt.kind in BY_TEXT
-            and inbox.may_answer(prompt, person)
+            if prompt.kind in BY_TEXT and inbox.may_answer(prompt, person)
         ]
+
+    def _replied(self, tx: Tx, said: Said) -> list[Prompt]:
+        """Return what is still open of the card this line is a reply to."""
+        if not said.reply_to:
+            return []
+        rows = tx.all("delivery_by_ref", tenant=self._house.tenant, ref=said.reply_to)
+        found = [inbox.get(tx, row["subject"].removeprefix("prompt:")) for row in rows]
+        return [prompt for prompt in found if prompt.status == "pending"]
 
     def _edit(self, tx: Tx, edited: Edited) -> _Done:
         key = f"{ThreadTarget.parse(edited.target).surface}:{edited.original}"
@@ -403,9 +406,10 @@ class Intake:
     def _stranger(self, tx: Tx, said: Said) -> _Done:
         """Somebody unknown: the owner is asked once, and the message waits for the answer."""
         tenant, platform = self._house.tenant, ThreadTarget.parse(said.target).surface
+        waiting = answers.waiting_as(platform, said.person.id)
+        self._overhear(tx, said, waiting)
         if not (said.addressed or said.direct):
             return _Done("ignored")
-        waiting = answers.waiting_as(platform, said.person.id)
         if pairing.closed(tx, tenant, platform):
             told = tx.one("mail_by", tenant=tenant, by=waiting) is not None
             self._note(tx, said, "closed", waiting)
@@ -433,6 +437,21 @@ class Intake:
             now=self._house.now(),
         )
         return _Done("waiting", _STRANGER if new and not said.bot else "")
+
+    def _overhear(self, tx: Tx, said: Said, waiting: str) -> None:
+        """Note that somebody unknown wrote in a session's thread: nobody is alone there now."""
+        session = sessions.find_thread(tx, self._house.tenant, said.target)
+        if session is not None:
+            tx.run(
+                "mail_noted",
+                tenant=self._house.tenant,
+                session=session,
+                kind="overheard",
+                key=f"overheard:{session}",
+                target=said.target,
+                by=waiting,
+                now=self._house.now(),
+            )
 
     def _stamp(self, person: Person, said: Said) -> str:
         """Return what is true only now: the time, who speaks, and whether to Nod.
