@@ -407,6 +407,11 @@ def schedule_add(
     zone: Annotated[str, typer.Option(help="Time zone; else yours.")] = "",
     report_to: Annotated[str, typer.Option(help="A thread_target to report to.")] = "",
     read: Annotated[list[Path] | None, typer.Option(help="A folder or file runs may read.")] = None,
+    catch_up: Annotated[str, typer.Option(help="Missed runs: once, skip or all.")] = "",
+    overlap: Annotated[str, typer.Option(help="While one is at work: skip or queue.")] = "",
+    deadline: Annotated[str, typer.Option(help="Most time at work, such as 30m or 2h.")] = "",
+    retry: Annotated[str, typer.Option(help="Tries after an error, 0 to 5.")] = "",
+    quiet: Annotated[str, typer.Option(help="Hours when none begins: 22:00-07:00.")] = "",
     thread: Thread = "main",
 ) -> None:
     """Add a schedule: work that begins by the clock, and asks as ever."""
@@ -415,6 +420,8 @@ def schedule_add(
     name, words = (title, text) if text else _filled(prompt, fill or [], report_to)
     options = [("--title", title or name), ("--zone", zone), ("--report-to", report_to)]
     options += [("--read", str(each.absolute())) for each in read or []]
+    options += [("--catch-up", catch_up), ("--overlap", overlap), ("--deadline", deadline)]
+    options += [("--retry", retry), ("--quiet", quiet)]
     given = [word for option in options if option[1] for word in option]
     _command("schedule", ["add", cron, *given, words], thread)
 

@@ -14,7 +14,9 @@ from engine.errors import SessionError
 from engine.events import Event, Kind
 from engine.inbox import Prompt
 from engine.models.usage import UsageLine
-from engine.schedule.schedules import Fire, Schedule
+from engine.schedule import proposals
+from engine.schedule.runs import Fire
+from engine.schedule.schedules import Schedule
 from engine.sessions import Session
 from engine.store.base import Row, Tx
 from engine.turn.journal import event_from
@@ -114,34 +116,51 @@ def schedule_lines(found: Sequence[Schedule]) -> Iterator[str]:
 
 def _coming(each: Schedule) -> str:
     if each.next_at is not None:
-        return f"next {_moment(each.next_at, ZoneInfo(each.zone))}"
+        zone = ZoneInfo(each.zone)
+        begins = each.policy.begins(each.next_at, each.zone)
+        since = each.held_from or (each.next_at if begins > each.next_at else None)
+        held = f" (due {_moment(since, zone)}, quiet hours)" if since is not None else ""
+        return f"next {_moment(begins, zone)}{held}"
     return "done" if each.when.once is not None and each.outcome else "switched off"
 
 
 def schedule_told(
-    each: Schedule, runs: Sequence[Fire], allowed: Sequence[str], now: float
+    each: Schedule,
+    runs: Sequence[Fire],
+    allowed: Sequence[str],
+    now: float,
+    link: Callable[[str], str] = str,
 ) -> Iterator[str]:
     """Yield everything about a schedule; `allowed` is what its standing rules let it do."""
     yield f"{each.id}  {each.title}"
     yield f"When: {each.when}"
-    coming = "; ".join(each.when.upcoming(now)) if each.enabled else _coming(each)
-    yield f"Next: {coming}"
+    coming = "; ".join(proposals.coming(each.when, each.policy, now))
+    yield f"Next: {coming if each.enabled and each.held_from is None else _coming(each)}"
     yield f"Reports to: {each.report_to or each.home}"
-    yield f"Missed runs: caught up {each.catch_up}; while one is at work: {each.overlap}"
     yield f"Without asking: {'; '.join(allowed) or 'reads, and writes in a folder of its own'}"
+    yield "Attendance: none; what needs a nod waits for one"
+    yield from (f"{label}: {rule}" for label, rule in each.policy.told())
     yield f"What to do: {each.instructions}"
-    yield from fire_lines(runs, each.zone)
+    yield from fire_lines(runs, each.zone, link)
 
 
-def fire_lines(runs: Sequence[Fire], zone: str) -> Iterator[str]:
-    """Yield a line for each run: when due, outcome, duration, cost, thread, note."""
+def fire_lines(runs: Sequence[Fire], zone: str, link: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield a line for each run: when due, outcome, duration, cost, thread, note.
+
+    `link` makes of a thread_target what is shown of it.
+    """
     if not runs:
         yield "It has not run yet."
     for run in runs:
-        took = f"took {spoken(run.ended_at - run.fired_at)}" if run.ended_at is not None else ""
+        took = ""
+        if run.ended_at is not None and run.session is not None:
+            took = f"took {spoken(run.ended_at - run.fired_at)}, {spoken(run.worked)} at work"
+        cause = run.cause if run.cause != "schedule" else ""
+        tries = f"{run.tries + 1} tries" if run.tries else ""
         cost = f"${run.cost:.4f}{'+' if run.unpriced else ''}" if run.cost is not None else ""
         cost = cost or ("cost unknown" if run.unpriced else "")
-        words = [run.status, took, cost, run.thread, run.session or "", run.note]
+        thread = link(run.thread) if run.thread else ""
+        words = [run.status, cause, took, tries, cost, thread, run.session or "", run.note]
         yield f"{_moment(run.due, ZoneInfo(zone))}  {'  '.join(filter(None, words))}"
 
 

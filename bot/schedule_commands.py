@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from bot import listings, routing
 from bot.answers import show_in
 from bot.commanding import Command, Context
+from bot.surfaces.links import link
 from engine import grants, people
 from engine.errors import ScheduleError
-from engine.schedule import fires, proposals, schedules
+from engine.schedule import fires, proposals, runs, schedules
+from engine.schedule.cron import zone_of
+from engine.schedule.policy import clause, split
 from engine.schedule.proposals import Proposal
 from engine.schedule.schedules import Schedule
 from engine.schedule.words import understand
@@ -71,25 +77,28 @@ async def _asked(context: Context, said: str, changes: Schedule | None = None) -
     return text
 
 
-def _new(tx: Tx, context: Context, when: str, task: str, report_to: str) -> Proposal:
+def _new(tx: Tx, context: Context, typed: str, task: str, report_to: str) -> Proposal:
+    when, said, policy = proposals.read(typed, _zone(tx, context), context.house.now())
     return Proposal(
         tenant=context.tenant,
         owner=context.person.id,
         home=context.target,
         persona=context.house.defaults.persona,
         model=context.house.defaults.model,
-        when=understand(when, _zone(tx, context), context.house.now()),
-        said=when,
+        when=when,
+        said=said,
+        policy=policy,
         instructions=task,
         report_to=report_to,
     )
 
 
 def _changed(
-    tx: Tx, context: Context, before: Schedule, when: str, task: str, report_to: str
+    tx: Tx, context: Context, before: Schedule, typed: str, task: str, report_to: str
 ) -> Proposal:
     """Return what the schedule would be; what was not said stays."""
     now = context.house.now()
+    when, rules = split(typed)
     return Proposal(
         tenant=before.tenant,
         owner=before.owner,
@@ -97,12 +106,19 @@ def _changed(
         persona=before.persona,
         model=before.model,
         when=understand(when, before.zone, now) if when else before.when,
-        said=when or before.cron or str(before.when),
+        said=when or before.cron or _moment(before),
+        policy=replace(before.policy, **rules),
         instructions=task or before.instructions,
         title=before.title,
         report_to=report_to,
         changes=before.id,
     )
+
+
+def _moment(once: Schedule) -> str:
+    """Return the one moment of a schedule as it could be typed."""
+    at = datetime.fromtimestamp(once.when.once or 0.0, zone_of(once.zone))
+    return f"{at:%Y-%m-%d %H:%M}"
 
 
 def _propose(tx: Tx, context: Context, proposal: Proposal) -> str:
@@ -147,14 +163,16 @@ async def _add(context: Context, rest: str) -> str:
 
     def work(tx: Tx) -> str:
         zone = _one(options, "zone") or _zone(tx, context)
+        when, said, policy = proposals.read(given[0], zone, context.house.now())
         proposal = Proposal(
             tenant=context.tenant,
             owner=context.person.id,
             home=context.target,
             persona=context.house.defaults.persona,
             model=context.house.defaults.model,
-            when=understand(given[0], zone, context.house.now()),
-            said=given[0],
+            when=when,
+            said=said,
+            policy=replace(policy, **_rules(options)),
             instructions=" ".join(words),
             title=_one(options, "title"),
             report_to=_one(options, "report-to"),
@@ -182,6 +200,7 @@ def _made(tx: Tx, context: Context, proposal: Proposal) -> str:
         report_to=proposal.report_to,
         persona=proposal.persona,
         model=proposal.model,
+        policy=proposal.policy,
         now=now,
     )
     folders = [Root(path=Path(path)) for path in proposal.read]
@@ -189,7 +208,24 @@ def _made(tx: Tx, context: Context, proposal: Proposal) -> str:
     grants.give_folders(tx, context.tenant, thing, folders, by=context.person.id, now=now)
     where = made.report_to or "here"
     when = f"{made.cron} ({made.zone})" if made.cron else str(made.when)
-    return f"Schedule {made.id}: {when}. Its runs report to {where}."
+    rules = f" Rules: {made.policy}." if str(made.policy) else ""
+    return f"Schedule {made.id}: {when}. Its runs report to {where}.{rules}"
+
+
+#: How an option of the exact form is said as a clause.
+_RULES = {
+    "catch-up": "catch up",
+    "overlap": "overlap",
+    "deadline": "deadline",
+    "retry": "retry",
+    "quiet": "quiet",
+}
+
+
+def _rules(options: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return the fields of a policy that the options set; raises ScheduleError."""
+    given = [(said, _one(options, name)) for name, said in _RULES.items()]
+    return dict(clause(f"{said} {value}") for said, value in given if value)
 
 
 def _words(text: str) -> list[str]:
@@ -201,7 +237,9 @@ def _words(text: str) -> list[str]:
 
 def _options(given: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     """Split `--name value` pairs off the front."""
-    options: dict[str, list[str]] = {name: [] for name in ("title", "zone", "report-to", "read")}
+    options: dict[str, list[str]] = {
+        name: [] for name in ("title", "zone", "report-to", "read", *_RULES)
+    }
     rest = list(given)
     while rest and rest[0].startswith("--"):
         name = rest.pop(0)[2:]
@@ -237,12 +275,12 @@ async def _list(context: Context, rest: str) -> str:
 async def _show(context: Context, rest: str) -> str:
     def look(tx: Tx) -> str:
         found = _own(tx, context, rest)
-        runs = schedules.fires(tx, found.id, 3)
+        latest = runs.history(tx, found.id, 3)
         allowed = [
             f"{each.rule.tool} to {', '.join(each.rule.target)}"
             for each in proposals.standing(tx, found.id)
         ]
-        return "\n".join(listings.schedule_told(found, runs, allowed, context.house.now()))
+        return "\n".join(listings.schedule_told(found, latest, allowed, context.house.now(), link))
 
     return await context.store.read(look)
 
@@ -250,7 +288,7 @@ async def _show(context: Context, rest: str) -> str:
 async def _history(context: Context, rest: str) -> str:
     def look(tx: Tx) -> str:
         found = _own(tx, context, rest)
-        return "\n".join(listings.fire_lines(schedules.fires(tx, found.id, RUNS), found.zone))
+        return "\n".join(listings.fire_lines(runs.history(tx, found.id, RUNS), found.zone, link))
 
     return await context.store.read(look)
 
@@ -277,6 +315,8 @@ async def _run(context: Context, rest: str) -> str:
     context.poke()
     if fired.status == "skipped":
         return f"Not started: {fired.note}."
+    if fired.status == "queued":
+        return f"It begins when that has ended: {fired.note}."
     return f"'{fired.schedule.title}' runs now, in session {fired.session}."
 
 
@@ -337,9 +377,9 @@ def _usage() -> str:
 
 SCHEDULE = Command(
     name="schedule",
-    usage="WHEN: WHAT [to PLACE] | list | show ID | run ID | pause ID | resume ID | history ID "
-    "| edit ID [WHEN][: WHAT] | remove ID "
-    '| add "WHEN" [--title T] [--zone Z] [--report-to TARGET] [--read PATH] WHAT',
+    usage="WHEN[, RULE …]: WHAT [to PLACE] | list | show ID | run ID | pause ID | resume ID "
+    "| history ID | edit ID [WHEN][, RULE …][: WHAT] | remove ID "
+    '| add "WHEN" [--title T] [--zone Z] [--report-to TARGET] [--read PATH] [--RULE VALUE] WHAT',
     help="work at set times, for example: every weekday at 8: morning briefing to #standup",
     run=_schedule,
     most=None,

@@ -44,13 +44,14 @@ class _Due:
     """What a ring found."""
 
     schedules: Sequence[tuple[str, float]] = ()
+    runs: Sequence[tuple[str, float]] = ()
     wakes: Sequence[str] = ()
     prompts: bool = False
 
     @property
     def full(self) -> bool:
         """Whether there may be more."""
-        return max(len(self.schedules), len(self.wakes)) == BATCH
+        return max(len(self.schedules), len(self.runs), len(self.wakes)) == BATCH
 
 
 class Alarm:
@@ -119,6 +120,7 @@ class Alarm:
         due = await self._store.read(lambda tx: self._due(tx, now))
         done = await asyncio.gather(
             *(self._fire(schedule, at) for schedule, at in due.schedules),
+            *(self._tend(fire, at) for fire, at in due.runs),
             *(self._wake(wake_id) for wake_id in due.wakes),
             *((self._prompts(now),) if due.prompts else ()),
         )
@@ -159,7 +161,7 @@ class Alarm:
     def _nearest(self, tx: Tx, after: float) -> dict[str, float]:
         row = tx.one("alarm_next", tenant=self._tenant, after=after)
         assert row is not None, "an aggregate has one row"
-        kinds = ("schedule", "wake", "remind", "deadline")
+        kinds = ("schedule", "run", "wake", "remind", "deadline")
         found = {kind: float(row[kind]) for kind in kinds if row[kind] is not None}
         if "deadline" in found:
             found["deadline"] = max(found["deadline"], self._quiet_until)
@@ -169,9 +171,11 @@ class Alarm:
         kinds = {kind for kind, at in self._nearest(tx, 0.0).items() if at <= now}
         asked = {"tenant": self._tenant, "now": now, "limit": BATCH}
         schedules = tx.all("schedules_due", **asked) if "schedule" in kinds else ()
+        tended = tx.all("fires_due", **asked) if "run" in kinds else ()
         woken = tx.all("wakes_due", **asked) if "wake" in kinds else ()
         return _Due(
             schedules=[(row["id"], row["next_at"]) for row in schedules],
+            runs=[(row["id"], row["look_at"]) for row in tended],
             wakes=[row["id"] for row in woken],
             prompts=not kinds.isdisjoint(("remind", "deadline")),
         )
@@ -199,6 +203,19 @@ class Alarm:
         except Exception:  # noqa: BLE001  # broad: one schedule must not stop the others
             _log.exception("schedule %s could not be moved on", schedule)
             return False
+        return True
+
+    async def _tend(self, fire: str, due: float) -> bool:
+        """See to a run: its deadline, its next try, or its turn after the run before."""
+        try:
+            moved = await self._firmly(
+                lambda tx: fires.tend(tx, fire, due, self._now(), data=self._data)
+            )
+        except Exception:  # noqa: BLE001  # broad: one run must not stop the others
+            _log.exception("run %s could not be seen to; it stays due", fire)
+            return False
+        for session in moved:
+            self._on_wake(session)
         return True
 
     async def _wake(self, wake_id: str) -> bool:

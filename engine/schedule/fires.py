@@ -1,28 +1,35 @@
-"""Fires a schedule: the claim, the run's session and its first mail, all in one transaction.
+"""Fires a schedule: the claim, and by its policy the run, in one transaction.
 
 A due time is fired once, whoever looks: the claim changes `next_at`, and `fires` is unique by
-schedule and due time. Firing never waits for a run.
+schedule and due time. Firing never waits for a run. What a run needs of the clock later, to be
+stopped, tried again or begun after the one before, is in its row, and `tend` does it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine import audit, grants, sessions
+from engine import sessions
 from engine.clock import mint
 from engine.errors import ScheduleError
-from engine.schedule.cron import in_zone, zone_of
+from engine.schedule import runs
+from engine.schedule.cron import in_zone
+from engine.schedule.opening import Occasion, open_run
+from engine.schedule.policy import WAITING
 from engine.schedule.schedules import Schedule, get, schedule_from, tell_owner
-from engine.sessions import Post, session_from
+from engine.sessions import Post
 from engine.store.base import Row, Tx
-from engine.targets import ThreadTarget
 
-__all__ = ["Fired", "fail", "fire", "run_now"]
+__all__ = ["Fired", "fail", "fire", "run_now", "tend"]
 
 #: Later than this, seconds, a due time was missed; the run is a catch-up and says so.
 LATE = 60.0
+
+_MORE = "It stands for all due times that were missed since; they are not made up."
+_SUPERSEDES = "The run before it still waited for an answer and was stopped for this one."
+_WAITED = "It waited until the run before it had ended."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,78 +39,101 @@ class Fired:
     schedule: Schedule
     fire: str
     due: float
-    #: started, skipped
+    #: started, queued, skipped, or held (by quiet hours: then there is no fire yet)
     status: str
-    #: Why it was skipped.
+    #: Why it was skipped, or until when it waits.
     note: str = ""
-    #: The session of the run, to be woken.
+    #: The session of the run that began, to be woken.
     session: str | None = None
     #: The session of the run before, which was stopped for this one and is to be woken too.
     superseded: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Occasion:
-    """Why and when a run comes about."""
-
-    schedule: Schedule
-    fire: str
-    due: float
-    now: float
-    #: schedule, catch-up, manual
-    trigger: str
-    #: The data folder, where the run gets a folder of its own.
-    data: Path
-    #: Further due times passed meanwhile.
-    more: bool = False
-
-
 def fire(tx: Tx, schedule_id: str, due: float, now: float, *, data: Path) -> Fired | None:
     """Fire what came due at `due`; None when another has done it or the schedule is gone or off.
 
-    The next due time is counted from `now`, so what was missed leads to one run, never a burst.
-    Raises ScheduleError when the stored line or zone no longer can be.
+    The next due time is counted from `now`, so what was missed leads to one run, never a burst,
+    unless the schedule makes up for all. Raises ScheduleError when the stored line or zone no
+    longer can be.
     """
     row = tx.one("schedule_get", id=schedule_id)
     if row is None:
         return None
     schedule = schedule_from(row)
-    if not _claim(tx, schedule, due, schedule.when.next_after(max(now, due)), now):
+    late, policy = now - due > LATE, schedule.policy
+    begins = policy.begins(now, schedule.zone)
+    if begins > now and not (late and policy.catch_up == "skip"):
+        return _hold(tx, schedule, due, now, begins)
+    upcoming = schedule.when.next_after(max(now, due))
+    if not _claim(tx, schedule, due, upcoming, now):
         return None
-    late, following = now - due > LATE, schedule.when.next_after(due)
-    occasion = _Occasion(
+    first = due if schedule.held_from is None else schedule.held_from
+    following = schedule.when.next_after(first)
+    occasion = Occasion(
         schedule=schedule,
         fire=mint("f"),
-        due=due,
+        due=first,
         now=now,
-        trigger="catch-up" if late else "schedule",
+        cause="catch-up" if late else "schedule",
         data=data,
-        more=late and following is not None and following <= now,
+        notes=_held(schedule, due) if first < due else (),
     )
-    if late and schedule.catch_up == "skip":
-        subject = f"missed:{schedule.id}:{due:.0f}"
+    if not late:
+        return _run(tx, occasion)
+    if policy.catch_up == "skip":
+        subject = f"missed:{schedule.id}:{first:.0f}"
         return _skip(tx, occasion, "Nod was not running at that time", subject)
-    return _run(tx, occasion)
+    more = following is not None and following <= now
+    if policy.catch_up == "all" and more:
+        return _all_missed(tx, occasion)
+    return _run(tx, replace(occasion, notes=(*occasion.notes, *((_MORE,) * more))))
 
 
 def run_now(tx: Tx, schedule_id: str, now: float, *, data: Path) -> Fired:
     """Run the schedule now, as a person asked for; its due times stay as they are.
 
-    The overlap rule holds: `status` is 'skipped' when the run before is still at work. Raises
-    ScheduleError when there is none of that id.
+    The overlap rule holds: `status` is 'skipped' or 'queued' when the run before is still at work.
+    Quiet hours do not. Raises ScheduleError when there is none of that id.
     """
-    occasion = _Occasion(
+    occasion = Occasion(
         schedule=get(tx, schedule_id),
         fire=mint("f"),
         due=now,
         now=now,
-        trigger="manual",
+        cause="manual",
         data=data,
     )
     fired = _run(tx, occasion)
     if fired is None:
         raise ScheduleError("This schedule was started this very moment.", "Wait for that run.")
     return fired
+
+
+def tend(tx: Tx, fire_id: str, due: float, now: float, *, data: Path) -> list[str]:
+    """Do what a run needs of the clock at `due`; return the sessions that are to be woken.
+
+    Stops it at its deadline, tries it again after an error, or begins it after the one before.
+    """
+    if not tx.run("fire_tend", id=fire_id, due=due):
+        return []
+    row = tx.one("fire_get", id=fire_id)
+    if row is None:
+        return []
+    if row["status"] == "started":
+        stopped = runs.overdue(tx, row, now)
+        return [stopped] if stopped else []
+    found = tx.one("schedule_get", id=row["schedule_id"])
+    if found is None:
+        return []
+    schedule = schedule_from(found)
+    begins = schedule.policy.begins(now, schedule.zone)
+    if begins > now:
+        tx.run("fire_look", id=fire_id, look=begins)
+        return []
+    if row["status"] == "retrying":
+        tried = runs.again(tx, row, now)
+        return [tried] if tried else []
+    return _next_in_line(tx, schedule, now, data)
 
 
 def fail(tx: Tx, schedule_id: str, due: float, now: float, cause: str) -> bool:
@@ -124,7 +154,7 @@ def fail(tx: Tx, schedule_id: str, due: float, now: float, cause: str) -> bool:
     outlook = " It is switched off." if upcoming is None else ""
     if not _claim(tx, schedule, due, upcoming, now):
         return False
-    _record(tx, schedule, mint("f"), due, now, "failed", cause)
+    _record(tx, schedule, mint("f"), due, now, "failed", "schedule", cause)
     text = f"'{schedule.title}' could not be started: {cause}{outlook}"
     tell_owner(tx, schedule, f"failed:{schedule.id}:{due:.0f}", text, now)
     return True
@@ -139,60 +169,181 @@ def _claim(tx: Tx, schedule: Schedule, due: float, upcoming: float | None, now: 
     return True
 
 
-def _run(tx: Tx, occasion: _Occasion) -> Fired | None:
+def _hold(tx: Tx, schedule: Schedule, due: float, now: float, begins: float) -> Fired | None:
+    """Keep what is due until quiet hours end; further due times of them join it."""
+    if not tx.run("schedule_hold", id=schedule.id, due=due, until=begins):
+        return None
+    note = f"quiet hours hold it until {in_zone(begins, schedule.zone)}"
+    return Fired(schedule=schedule, fire="", due=due, status="held", note=note)
+
+
+def _held(schedule: Schedule, until: float) -> tuple[str]:
+    return (
+        f"Quiet hours held it, and what came due in them, until {in_zone(until, schedule.zone)}.",
+    )
+
+
+# -- what was missed
+
+
+def _all_missed(tx: Tx, occasion: Occasion) -> Fired | None:
+    """Make up for each missed time, the oldest first, one after another."""
+    schedule, now = occasion.schedule, occasion.now
+    waiting = tx.one("fire_queued", schedule=schedule.id)
+    room = WAITING if waiting is None else max(1, WAITING - waiting["n"])
+    times, more = schedule.when.latest(occasion.due, now, room)
+    if more:
+        text = (
+            f"'{schedule.title}' was missed more than {room} times. Made up are those from "
+            f"{in_zone(times[0], schedule.zone)} on; the ones from {occasion.when} until then are "
+            "left out."
+        )
+        tell_owner(tx, schedule, f"missed:{schedule.id}:{occasion.due:.0f}", text, now)
+    due = [each for n, each in enumerate(times) if not n or not _same_quiet(schedule, times, n)]
+    behind = f"It is one of {len(due)} missed times, each made up by a run of its own, in order."
+    notes = (*occasion.notes, *((behind,) * (len(due) > 1)))
+    made = [replace(occasion, due=each, fire=mint("f"), notes=notes) for each in due]
+    first = _run(tx, made[0], waits=True)
+    for each in made[1:]:
+        cause = "schedule" if now - each.due <= LATE else "catch-up"
+        _record(tx, schedule, each.fire, each.due, now, "queued", cause)
+    return first
+
+
+def _same_quiet(schedule: Schedule, times: Sequence[float], n: int) -> bool:
+    """Say whether this time lies in the same quiet hours as the one before: those are one run."""
+    begins = [schedule.policy.begins(each, schedule.zone) for each in times[n - 1 : n + 1]]
+    return begins[1] > times[n] and begins[0] == begins[1]
+
+
+# -- beside the run before
+
+
+def _run(tx: Tx, occasion: Occasion, *, waits: bool = False) -> Fired | None:
+    """Begin the run, or do as the policy says when the one before is at work.
+
+    `waits`: it waits its turn, whatever the policy.
+    """
     schedule = occasion.schedule
     before = tx.one("fire_at_work", schedule=schedule.id)
-    state = "" if before is None else _state_of(tx, before["session_id"])
+    state = "" if before is None else _state_of(tx, before)
+    waiting = tx.one("fire_queued", schedule=schedule.id)
     if before is not None and state == "at work":
-        note = f"the run of {in_zone(before['due'], schedule.zone)} was still at work"
-        return _skip(tx, occasion, note, f"overlap:{before['id']}")
-    if not _record(tx, schedule, occasion.fire, occasion.due, occasion.now, "started"):
+        return _behind(tx, occasion, before, "was still at work", waits)
+    if waiting is not None:
+        fired = _behind(tx, occasion, waiting, "waits already", waits)
+        superseded = None if before is None else _close(tx, before, occasion, state)
+        begun = _begin(tx, schedule, waiting, occasion, superseded)
+        return fired and replace(fired, session=begun, superseded=superseded)
+    if not _record(
+        tx, schedule, occasion.fire, occasion.due, occasion.now, "started", occasion.cause
+    ):
         return None
-    if before is not None:
-        _close(tx, before, occasion, parked=state == "parked")
-    superseded = str(before["session_id"]) if before is not None and state == "parked" else None
-    session = _open(tx, occasion, superseded=superseded is not None)
+    superseded = None if before is None else _close(tx, before, occasion, state)
+    notes = (*occasion.notes, *((_SUPERSEDES,) * bool(superseded)))
     return Fired(
         schedule=schedule,
         fire=occasion.fire,
         due=occasion.due,
         status="started",
-        session=session,
+        session=open_run(tx, replace(occasion, notes=notes)),
         superseded=superseded,
     )
 
 
-def _state_of(tx: Tx, session_id: str) -> str:
-    """Say how the run before stands: 'at work', 'parked' or 'over'."""
-    row = tx.one("session_get", id=session_id)
+def _state_of(tx: Tx, before: Row) -> str:
+    """Say how the run before stands: 'at work', 'parked', 'retrying' or 'over'."""
+    row = tx.one("session_get", id=before["session_id"])
     if row is None:
         return "over"
     if row["worker"] is not None or row["wanted"] > row["seen"]:
         return "at work"
+    if before["status"] == "retrying":
+        return "retrying"
     return "parked" if row["turn_seq"] else "over"
 
 
-def _close(tx: Tx, before: Row, occasion: _Occasion, *, parked: bool) -> None:
-    """Stop the run before, which waits for a person; one that is over without a word has failed."""
-    if not parked:
-        note = "it ended without a result"
-        tx.run("fire_ended", id=before["id"], status="failed", note=note, now=occasion.now)
-        return
-    stop = Post(
-        kind="stop", key=f"supersede:{occasion.fire}", by="clock", body={"reason": "superseded"}
+def _behind(tx: Tx, occasion: Occasion, before: Row, why: str, waits: bool) -> Fired | None:
+    """Let this due time wait for the run before, or leave it out, as the schedule says."""
+    schedule = occasion.schedule
+    note = f"the run of {in_zone(before['due'], schedule.zone)} {why}"
+    waiting = tx.one("fire_queued", schedule=schedule.id)
+    if schedule.policy.overlap != "queue" and not waits:
+        return _skip(tx, occasion, note, f"overlap:{before['id']}")
+    if waiting is not None and waiting["n"] >= WAITING and not waits:
+        return _skip(tx, occasion, f"{WAITING} runs wait already", f"queue:{waiting['id']}")
+    if not _record(
+        tx, schedule, occasion.fire, occasion.due, occasion.now, "queued", occasion.cause
+    ):
+        return None
+    return Fired(
+        schedule=schedule, fire=occasion.fire, due=occasion.due, status="queued", note=note
     )
-    sessions.post(tx, sessions.get(tx, before["session_id"]), stop, occasion.now)
-    note = f"it still waited for an answer when the run of {_when(occasion)} began"
-    tx.run("fire_ended", id=before["id"], status="superseded", note=note, now=occasion.now)
 
 
-def _skip(tx: Tx, occasion: _Occasion, note: str, subject: str) -> Fired | None:
+def _next_in_line(tx: Tx, schedule: Schedule, now: float, data: Path) -> list[str]:
+    """Begin the oldest that waits, when the run before has ended.
+
+    One that waits for a person, or for its next try, is left to them until the next due time.
+    """
+    before = tx.one("fire_at_work", schedule=schedule.id)
+    waiting = tx.one("fire_queued", schedule=schedule.id)
+    state = "" if before is None else _state_of(tx, before)
+    if waiting is None or state not in ("", "over"):
+        return []
+    occasion = Occasion(
+        schedule=schedule, fire=waiting["id"], due=waiting["due"], now=now, cause="", data=data
+    )
+    if before is not None:
+        _close(tx, before, occasion, state)
+    return [_begin(tx, schedule, waiting, occasion, None)]
+
+
+def _begin(
+    tx: Tx, schedule: Schedule, waiting: Row, occasion: Occasion, superseded: str | None
+) -> str:
+    """Open the run that has waited for the one before; return its session."""
+    begun = Occasion(
+        schedule=schedule,
+        fire=waiting["id"],
+        due=waiting["due"],
+        now=occasion.now,
+        cause=waiting["cause"],
+        data=occasion.data,
+        notes=(_SUPERSEDES if superseded else _WAITED,),
+    )
+    return open_run(tx, begun)
+
+
+def _close(tx: Tx, before: Row, occasion: Occasion, state: str) -> str | None:
+    """End the run before, which waits for a person or its next try; return it when stopped.
+
+    One that is over without a word has failed.
+    """
+    if state == "parked":
+        stop = Post(
+            kind="stop", key=f"supersede:{occasion.fire}", by="clock", body={"reason": "superseded"}
+        )
+        sessions.post(tx, sessions.get(tx, before["session_id"]), stop, occasion.now)
+        note = f"it still waited for an answer when the run of {occasion.when} began"
+        runs.finish(tx, before, "superseded", note, occasion.now)
+        return str(before["session_id"])
+    note = "it ended without a result"
+    if state == "retrying":
+        note = f"it ended with an error, and was not tried again: the run of {occasion.when} began"
+    runs.finish(tx, before, "failed", note, occasion.now)
+    return None
+
+
+def _skip(tx: Tx, occasion: Occasion, note: str, subject: str) -> Fired | None:
     """Leave this due time out and say so; a person who asked for the run is told by the answer."""
     schedule = occasion.schedule
-    if not _record(tx, schedule, occasion.fire, occasion.due, occasion.now, "skipped", note):
+    if not _record(
+        tx, schedule, occasion.fire, occasion.due, occasion.now, "skipped", occasion.cause, note
+    ):
         return None
-    if occasion.trigger != "manual":
-        text = f"The run of '{schedule.title}' due {_when(occasion)} was skipped: {note}."
+    if occasion.cause != "manual":
+        text = f"The run of '{schedule.title}' due {occasion.when} was skipped: {note}."
         tell_owner(tx, schedule, subject, text, occasion.now)
     return Fired(
         schedule=schedule, fire=occasion.fire, due=occasion.due, status="skipped", note=note
@@ -200,7 +351,14 @@ def _skip(tx: Tx, occasion: _Occasion, note: str, subject: str) -> Fired | None:
 
 
 def _record(
-    tx: Tx, schedule: Schedule, fire_id: str, due: float, now: float, status: str, note: str = ""
+    tx: Tx,
+    schedule: Schedule,
+    fire_id: str,
+    due: float,
+    now: float,
+    status: str,
+    cause: str,
+    note: str = "",
 ) -> bool:
     return bool(
         tx.run(
@@ -211,103 +369,7 @@ def _record(
             due=due,
             now=now,
             status=status,
+            cause=cause,
             note=note,
         )
     )
-
-
-def _open(tx: Tx, occasion: _Occasion, *, superseded: bool) -> str:
-    """Open the run's own session and post what it has to do; return its id."""
-    schedule = occasion.schedule
-    home = _home(tx, occasion)
-    day = in_zone(occasion.due, schedule.zone).partition(",")[0]
-    session = sessions.open_session(
-        tx,
-        tenant=schedule.tenant,
-        home=home,
-        owner=schedule.owner,
-        origin="schedule",
-        persona=schedule.persona,
-        model=schedule.model,
-        mode="interactive",
-        data=occasion.data,
-        now=occasion.now,
-        roots=grants.given_folders(tx, schedule.tenant, grants.of_schedule(schedule.id)),
-        title=f"{schedule.title}, {day}",
-        route=home != schedule.home,
-    )
-    tx.run("fire_opened", id=occasion.fire, session=session)
-    _audit(tx, occasion, session)
-    row = tx.one("session_get", id=session)
-    assert row is not None, "a session that was just opened is there"
-    sessions.post(tx, session_from(row), _mail(occasion, superseded), occasion.now)
-    return session
-
-
-def _home(tx: Tx, occasion: _Occasion) -> str:
-    """Return where the run speaks: a thread of its own on the console, else the schedule's home.
-
-    On a chat platform a thread begins with a message, so there the first delivery makes it.
-    """
-    schedule = occasion.schedule
-    if ThreadTarget.parse(schedule.home).surface != "console":
-        return schedule.home
-    at = datetime.fromtimestamp(occasion.due, zone_of(schedule.zone))
-    thread = f"console:{schedule.id}-{at:%Y%m%d-%H%M}"
-    n = 1
-    while sessions.find_thread(tx, schedule.tenant, thread if n == 1 else f"{thread}-{n}"):
-        n += 1  # run by hand in the same minute, or in an hour that the clock shows twice
-    return thread if n == 1 else f"{thread}-{n}"
-
-
-def _audit(tx: Tx, occasion: _Occasion, session: str) -> None:
-    entry = audit.Entry(
-        kind="fired",
-        actor=occasion.schedule.owner if occasion.trigger == "manual" else "clock",
-        rule=occasion.trigger,
-        subject=occasion.schedule.id,
-        outcome=occasion.fire,
-    )
-    audit.append(tx, occasion.schedule.tenant, session, [entry], occasion.now)
-
-
-def _mail(occasion: _Occasion, superseded: bool) -> Post:
-    schedule = occasion.schedule
-    source = {
-        "schedule": schedule.id,
-        "fire": occasion.fire,
-        "due": occasion.due,
-        "trigger": occasion.trigger,
-    }
-    text = f"{schedule.instructions}\n\n{_circumstances(occasion, superseded)}"
-    return Post(
-        kind="fire",
-        key=f"fire:{schedule.id}:{occasion.due:.3f}".removesuffix(".000"),
-        by=schedule.owner,
-        body={"message": {"role": "user", "content": text}, "source": source},
-    )
-
-
-def _circumstances(occasion: _Occasion, superseded: bool) -> str:
-    """Say what run this is, and where it reports."""
-    schedule = occasion.schedule
-    name = f"'{schedule.title}'"
-    if occasion.trigger == "manual":
-        lines = [f"This is a run of {name} that was started by hand at {_when(occasion)}."]
-    else:
-        lines = [f"This is the scheduled run of {name}, due {_when(occasion)}."]
-    if occasion.trigger == "catch-up":
-        began = in_zone(occasion.now, schedule.zone)
-        lines.append(f"It is a catch-up run: it begins late, at {began}. Say so in your answer.")
-    if occasion.more:
-        lines.append("It stands for all due times that were missed since; they are not made up.")
-    if superseded:
-        lines.append("The run before it still waited for an answer and was stopped for this one.")
-    lines.append("Do it now. Nobody is watching; what needs a nod waits for one.")
-    if schedule.report_to:
-        lines.append(f"report to: {schedule.report_to}")
-    return "\n".join(lines)
-
-
-def _when(occasion: _Occasion) -> str:
-    return f"{in_zone(occasion.due, occasion.schedule.zone)} ({occasion.schedule.zone})"

@@ -7,7 +7,7 @@ from the time of asking is not counted again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,15 @@ from engine.inbox import Person, Prompt
 from engine.permissions import rules
 from engine.permissions.rules import StandingRule
 from engine.schedule import schedules
+from engine.schedule.cron import in_zone
+from engine.schedule.policy import DEFAULT, Policy, split
 from engine.schedule.schedules import Schedule
 from engine.schedule.words import When, understand
 from engine.store.base import Tx
 from engine.tools.base import Risk, Root
 
-__all__ = ["ARGUMENTS", "TOOL", "Proposal", "changed", "confirm", "propose", "standing"]
+__all__ = ["ARGUMENTS", "TOOL", "Proposal", "changed", "coming", "confirm", "propose"]
+__all__ += ["read", "standing"]
 
 #: The tool whose arguments a proposal has; what the card's form is made from.
 TOOL = "propose_schedule"
@@ -47,9 +50,10 @@ class Proposal:
     persona: str
     model: str
     when: When
-    #: How the time was said.
+    #: How the time was said, without the rules.
     said: str
     instructions: str
+    policy: Policy = DEFAULT
     title: str = ""
     report_to: str = ""
     #: Whole paths its runs may read.
@@ -65,6 +69,15 @@ class Proposal:
     def named(self) -> str:
         """The title, made from the instructions where none was given."""
         return self.title.strip() or " ".join(self.instructions.split())[:60]
+
+
+def read(said: str, zone: str, now: float) -> tuple[When, str, Policy]:
+    """Return the time, how it was said, and the rules that are named after it.
+
+    Raises ScheduleError for what is not surely understood or cannot be.
+    """
+    time, fields = split(said)
+    return understand(time, zone, now), time, replace(DEFAULT, **fields)
 
 
 def propose(tx: Tx, proposal: Proposal, now: float) -> Prompt:
@@ -106,7 +119,7 @@ def _payload(tx: Tx, proposal: Proposal, now: float) -> dict[str, Any]:
         "facts": _facts(tx, proposal, now),
         "taint": list(proposal.taint),
         "arguments": {
-            "when": proposal.said,
+            "when": ", ".join(filter(None, (proposal.said, str(proposal.policy)))),
             "instructions": proposal.instructions.strip(),
             "report_to": proposal.report_to,
             "title": proposal.named,
@@ -120,6 +133,7 @@ def _payload(tx: Tx, proposal: Proposal, now: float) -> dict[str, Any]:
             "cron": when.cron,
             "once": when.once,
             "zone": when.zone,
+            "policy": schedules.fields_of(proposal.policy),
             "read": list(proposal.read),
             "changes": proposal.changes,
         },
@@ -131,13 +145,26 @@ def _facts(tx: Tx, proposal: Proposal, now: float) -> list[list[str]]:
     when = proposal.when
     facts = [["Changes", proposal.changes]] if proposal.changes else []
     facts += [["When", str(when)], ["Understood from", proposal.said]]
-    if when.cron:
-        facts.append(["Next", "; ".join(when.upcoming(now))])
+    if when.cron or proposal.policy.quiet:
+        facts.append(["Next", "; ".join(coming(when, proposal.policy, now))])
     facts.append(["Reports to", proposal.report_to or f"{proposal.home} (here)"])
     if proposal.read:
         facts.append(["May read", ", ".join(proposal.read)])
     facts.append(["Without asking", _allowed(tx, proposal)])
+    facts += [list(line) for line in proposal.policy.told()]
     return facts
+
+
+def coming(when: When, policy: Policy, now: float, n: int = 3) -> list[str]:
+    """Return when the next `n` runs begin, as the clock there shows it; what is held, once."""
+    shown: list[str] = []
+    at: float | None = now
+    while len(shown) < n and at is not None and (at := when.next_after(at)) is not None:
+        begins = policy.begins(at, when.zone)
+        held = f" (due {in_zone(at, when.zone)})" if begins > at else ""
+        shown.append(f"{in_zone(begins, when.zone)}{held}")
+        at = begins  # what else comes due until then is the same run
+    return shown
 
 
 def _allowed(tx: Tx, proposal: Proposal) -> str:
@@ -168,12 +195,12 @@ def confirm(tx: Tx, prompt: Prompt, by: Person, now: float, *, ruled: bool) -> S
     `by` may not make that rule.
     """
     made, arguments = prompt.payload["schedule"], prompt.payload["arguments"]
-    when = When(zone=made["zone"], cron=made["cron"], once=made["once"])
     task = {
         "title": arguments["title"],
-        "when": when,
+        "when": When(zone=made["zone"], cron=made["cron"], once=made["once"]),
         "instructions": arguments["instructions"],
         "report_to": arguments["report_to"],
+        "policy": schedules.policy_from(made.get("policy") or schedules.fields_of(DEFAULT)),
         "now": now,
     }
     if made["changes"]:
@@ -229,8 +256,9 @@ def changed(tx: Tx, prompt: Prompt, arguments: Mapping[str, Any], now: float) ->
     given = {name: str(arguments.get(name) or "").strip() for name in ARGUMENTS}
     given = {name: given[name] if name in arguments else before[name] for name in ARGUMENTS}
     when = When(zone=made["zone"], cron=made["cron"], once=made["once"])
-    if (given["when"], given["zone"]) != (before["when"], before["zone"]):
-        when = understand(given["when"], given["zone"] or made["zone"], now)
+    said, fields = split(given["when"])
+    if (said, given["zone"]) != (split(before["when"])[0], before["zone"]):
+        when = understand(said, given["zone"] or made["zone"], now)
     proposal = Proposal(
         tenant=prompt.tenant,
         owner=made["owner"],
@@ -238,8 +266,9 @@ def changed(tx: Tx, prompt: Prompt, arguments: Mapping[str, Any], now: float) ->
         persona=made["persona"],
         model=made["model"],
         when=when,
-        said=given["when"],
+        said=said,
         instructions=given["instructions"],
+        policy=replace(DEFAULT, **fields),
         title=given["title"],
         report_to=given["report_to"],
         read=tuple(made["read"]),

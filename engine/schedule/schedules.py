@@ -1,43 +1,39 @@
-"""The rows of schedules and their fires: add, find, change, switch, remove, how each run ended."""
+"""The rows of schedules: add, find, change, switch on and off, remove."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from engine import grants, inbox
 from engine.clock import mint
 from engine.errors import ScheduleError
+from engine.schedule import notices, runs
 from engine.schedule.cron import in_zone
+from engine.schedule.policy import DEFAULT, Policy, Quiet
 from engine.schedule.words import When
 from engine.store.base import Row, Tx
 from engine.targets import ThreadTarget
 
 __all__ = [
-    "Fire",
     "Schedule",
     "add",
     "change",
     "check",
     "enable",
+    "fields_of",
     "find",
-    "fires",
     "get",
     "listed",
-    "notice",
+    "policy_from",
     "remove",
-    "run_ended",
     "schedule_from",
     "tell_owner",
 ]
 
 TITLE_LIMIT = 120  # characters
 INSTRUCTIONS_LIMIT = 20_000  # characters
-
-#: What to do about a due time that passed while Nod was not running.
-CATCH_UP = ("once", "skip")
-#: What to do when the run before is still at work.
-OVERLAP = ("skip",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +55,13 @@ class Schedule:
     report_to: str
     persona: str
     model: str
-    catch_up: str
-    overlap: str
+    policy: Policy
     enabled: bool
     #: Epoch seconds; None while it is switched off.
     next_at: float | None
     last_due: float | None
+    #: The due time that quiet hours hold until `next_at`; None: none.
+    held_from: float | None
     created_at: float
     #: How its latest run stands, where that was asked for; empty: none yet.
     outcome: str = ""
@@ -80,29 +77,6 @@ class Schedule:
         return self.when.zone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fire:
-    """One time a schedule came due, as its row says."""
-
-    id: str
-    schedule: str
-    due: float
-    fired_at: float
-    #: None when no run was started.
-    session: str | None
-    #: started, skipped, superseded, completed, failed
-    status: str
-    note: str
-    #: Epoch seconds; None: it has not ended, or never began.
-    ended_at: float | None
-    #: thread_target in which it was at work; empty: none.
-    thread: str
-    #: US dollars; None: no price is known, or no model was called.
-    cost: float | None
-    #: Calls of models whose price is unknown.
-    unpriced: int
-
-
 def schedule_from(row: Row) -> Schedule:
     """Return the value of a `schedules` row."""
     return Schedule(
@@ -116,11 +90,11 @@ def schedule_from(row: Row) -> Schedule:
         report_to=row["report_to"],
         persona=row["persona"],
         model=row["model"],
-        catch_up=row["catch_up"],
-        overlap=row["overlap"],
+        policy=policy_from(row),
         enabled=bool(row["enabled"]),
         next_at=row["next_at"],
         last_due=row["last_due"],
+        held_from=row["held_from"],
         created_at=row["created_at"],
     )
 
@@ -138,18 +112,15 @@ def add(
     model: str,
     now: float,
     report_to: str = "",
-    catch_up: str = "once",
-    overlap: str = "skip",
+    policy: Policy = DEFAULT,
 ) -> Schedule:
     """Write a schedule, switched on, and return it; nothing that is due before `now` will run.
 
-    Raises ScheduleError for a line, zone, moment, text or policy that cannot be, TargetError for a
-    home or report_to that is no thread_target.
+    Raises ScheduleError for a line, zone, moment or text that cannot be, TargetError for a home or
+    report_to that is no thread_target.
     """
     title, instructions = title.strip(), instructions.strip()
     check(title, instructions, report_to)
-    _check_policy("catch_up", catch_up, CATCH_UP)
-    _check_policy("overlap", overlap, OVERLAP)
     ThreadTarget.parse(home)
     schedule = mint("c")
     tx.run(
@@ -166,8 +137,7 @@ def add(
         report_to=report_to,
         persona=persona,
         model=model,
-        catch_up=catch_up,
-        overlap=overlap,
+        **fields_of(policy),
         next=_next(when, now),
         now=now,
     )
@@ -182,17 +152,20 @@ def change(
     when: When,
     instructions: str,
     report_to: str,
+    policy: Policy,
     now: float,
 ) -> Schedule:
-    """Give the schedule another time or task, switched on from `now`, and return it.
+    """Give the schedule another time, task or policy, switched on from `now`, and return it.
 
-    Its standing rules end when what it does, or where it reports, is another. Raises what `add`
-    raises, and ScheduleError when there is none of that id.
+    Its standing rules end when what it does, or where it reports, is another. What quiet hours
+    hold is held on, unless the time changes. Raises what `add` raises, and
+    ScheduleError when there is none of that id.
     """
     found, title, instructions = get(tx, schedule), title.strip(), instructions.strip()
     check(title, instructions, report_to)
     if (instructions, report_to) != (found.instructions, found.report_to):
         tx.run("schedule_rules_revoke", id=schedule, now=now)
+    held = found.held_from if when == found.when else None
     tx.run(
         "schedule_change",
         id=schedule,
@@ -202,10 +175,34 @@ def change(
         once=when.once,
         instructions=instructions,
         report_to=report_to,
-        next=_next(when, now),
+        **fields_of(policy),
+        next=_next(when, now) if held is None else policy.begins(now, when.zone),
+        held=held,
         now=now,
     )
     return get(tx, schedule)
+
+
+def fields_of(policy: Policy) -> dict[str, object]:
+    """Return the columns of a policy; also what a card holds of it."""
+    return {
+        "catch_up": policy.catch_up,
+        "overlap": policy.overlap,
+        "deadline": policy.deadline,
+        "retries": policy.retries,
+        "quiet": "" if policy.quiet is None else str(policy.quiet),
+    }
+
+
+def policy_from(row: Row | Mapping[str, Any]) -> Policy:
+    """Return the policy of what `fields_of` gave."""
+    return Policy(
+        catch_up=row["catch_up"],
+        overlap=row["overlap"],
+        deadline=row["deadline"],
+        retries=row["retries"],
+        quiet=Quiet.parse(row["quiet"]),
+    )
 
 
 def _next(when: When, now: float) -> float:
@@ -233,11 +230,6 @@ def _check_text(what: str, text: str, limit: int) -> None:
         raise ScheduleError(
             f"The {what} has {len(text)} characters, {limit} are the limit.", "Shorten it."
         )
-
-
-def _check_policy(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ScheduleError(f"'{value}' is no policy of {name}.", f"Use {' or '.join(known)}.")
 
 
 def get(tx: Tx, schedule: str) -> Schedule:
@@ -279,6 +271,7 @@ def remove(tx: Tx, schedule: str, now: float) -> None:
     found = get(tx, schedule)
     tx.run("schedule_rules_revoke", id=schedule, now=now)
     grants.revoke(tx, found.tenant, grants.of_schedule(schedule), now)
+    runs.drop(tx, schedule, "its schedule was removed", now)
     tx.run("schedule_remove", id=schedule)
 
 
@@ -292,99 +285,19 @@ def enable(tx: Tx, schedule: str, enabled: bool, now: float) -> Schedule:
     if found.enabled != enabled:
         upcoming = _next(found.when, now) if enabled else None
         tx.run("schedule_enable", id=schedule, enabled=int(enabled), next=upcoming, now=now)
+        if not enabled:
+            runs.drop(tx, schedule, "its schedule was paused", now)
     return get(tx, schedule)
-
-
-def fires(tx: Tx, schedule: str, limit: int = 20) -> list[Fire]:
-    """Return the times the schedule came due, the latest first; also after its removal."""
-    return [
-        Fire(
-            id=row["id"],
-            schedule=row["schedule_id"],
-            due=row["due"],
-            fired_at=row["fired_at"],
-            session=row["session_id"],
-            status=row["status"],
-            note=row["note"],
-            ended_at=row["ended_at"],
-            thread=row["thread"],
-            cost=row["cost"],
-            unpriced=row["unpriced"],
-        )
-        for row in tx.all("fires_of", schedule=schedule, limit=limit)
-    ]
-
-
-def run_ended(tx: Tx, session: str, status: str, now: float) -> None:
-    """Record how a fired session's turn ended, and tell the owner when it failed.
-
-    To be called in the transaction that writes TURN_END, with its status. A run that only parked
-    has not ended; turns after the first change nothing.
-    """
-    row = tx.one("fire_of_session", session=session)
-    if row is None or status == "parked":
-        return
-    failed = status != "completed"
-    note = _ENDINGS.get(status, status) if failed else ""
-    outcome = "failed" if failed else "completed"
-    tx.run("fire_ended", id=row["id"], status=outcome, note=note, now=now)
-    if failed and status != "interrupted" and row["owner_id"]:
-        inbox.ask(
-            tx,
-            notice(
-                row["tenant_id"],
-                row["owner_id"],
-                subject=f"fire:{row['id']}",
-                title=row["title"],
-                text=f"The run of '{row['title']}' failed: {note}.",
-                now=now,
-                session=session,
-            ),
-        )
-
-
-_ENDINGS = {
-    "interrupted": "it was stopped",
-    "max_iterations": "it reached the limit of steps for one turn",
-    "error": "it ended with an error",
-}
 
 
 def tell_owner(tx: Tx, schedule: Schedule, subject: str, text: str, now: float) -> inbox.Prompt:
     """Raise a notice for the owner; a second one of the same subject changes nothing."""
-    return inbox.ask(
+    return notices.tell(
         tx,
-        notice(
-            schedule.tenant,
-            schedule.owner,
-            subject=subject,
-            title=schedule.title,
-            text=text,
-            now=now,
-        ),
-    )
-
-
-def notice(
-    tenant: str,
-    owner: str,
-    *,
-    subject: str,
-    title: str,
-    text: str,
-    now: float,
-    session: str | None = None,
-) -> inbox.Prompt:
-    """Return a notice that `owner` may mark as seen."""
-    payload: dict[str, Any] = {"card": subject, "title": f"Schedule: {title}", "text": text}
-    return inbox.Prompt(
-        id=mint("p"),
-        tenant=tenant,
-        session=session,
-        kind="notice",
+        schedule.tenant,
+        schedule.owner,
         subject=subject,
-        payload={**payload, "retry": False, "options_allowed": ["seen"]},
-        approvers={"role": "owner", "person": owner, "own_suffices": True},
-        created_at=now,
-        deadline=now + inbox.DEADLINE,
+        title=f"Schedule: {schedule.title}",
+        text=text,
+        now=now,
     )

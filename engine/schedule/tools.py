@@ -7,7 +7,7 @@ from engine.canonical import dumps
 from engine.errors import NodError, ToolError
 from engine.schedule import proposals, wakes
 from engine.schedule.cron import in_zone
-from engine.schedule.proposals import Proposal
+from engine.schedule.proposals import Proposal, read
 from engine.schedule.words import understand
 from engine.sessions import Session
 from engine.store.base import Store, Tx
@@ -42,6 +42,8 @@ def _proposing(store: Store, default: str) -> Tool:
 
         Args:
             when: As the person said it: every weekday at 8; tomorrow 17:30; in 2 hours; 0 8 * * 1.
+                Rules they named follow: every day at 8, catch up all, queue, deadline 30 min,
+                retry 3, quiet 22:00-7:00.
             instructions: What each run is to do, whole: a run knows nothing of this conversation.
             report_to: The exact target runs send their result to; empty: here.
             title: A short name.
@@ -50,14 +52,16 @@ def _proposing(store: Store, default: str) -> Tool:
 
         def work(tx: Tx) -> str:
             session, now = sessions.get(tx, ctx.session), ctx.now()
+            understood, said, policy = read(when, zone or _zone(tx, session, default), now)
             proposal = Proposal(
                 tenant=session.tenant,
                 owner=session.owner,
                 home=session.home,
                 persona=session.persona,
                 model=session.model,
-                when=understand(when, zone or _zone(tx, session, default), now),
-                said=when,
+                when=understood,
+                said=said,
+                policy=policy,
                 session=session.id,
                 taint=session.taint,
                 instructions=instructions,

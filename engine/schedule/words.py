@@ -8,12 +8,14 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from engine.errors import ScheduleError
+from engine.errors import ScheduleError, Unclear
 from engine.schedule.cron import in_words, in_zone, next_fire, parse, preview, zone_of
 
-__all__ = ["When", "understand"]
+__all__ = ["When", "time_of_day", "understand"]
 
 _EXAMPLES = "Write for example: every weekday at 8; tomorrow 17:30; in 2 hours; 0 8 * * 1-5."
+
+DAY = 86_400.0  # seconds
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SHORT = {day[:3]: day for day in _DAYS} | {"tues": "tuesday", "thurs": "thursday"}
@@ -54,6 +56,22 @@ class When:
             return next_fire(self.cron, self.zone, moment)
         return self.once if self.once > moment else None
 
+    def latest(self, since: float, until: float, n: int) -> tuple[list[float], bool]:
+        """Return the last `n` times from `since` to `until`, and whether there were more.
+
+        Looks back in growing steps, so that a short rhythm over a long time costs little.
+        """
+        found: list[float] = []
+        for span in (3600.0, DAY, 7 * DAY, 31 * DAY, 366 * DAY, until - since):
+            start, found = max(since, until - span), []
+            at = self.next_after(start - 1)
+            while at is not None and at <= until:
+                found.append(at)
+                at = self.next_after(at)
+            if len(found) >= n or start == since:
+                break
+        return found[-n:], len(found) > n or start > since
+
     def upcoming(self, moment: float, n: int = 3) -> list[str]:
         """Return the next `n` times as the clock there shows them."""
         times = preview(self.cron, self.zone, moment, n) if self.once is None else [self.once]
@@ -82,7 +100,7 @@ def understand(text: str, zone: str, now: float) -> When:
         return When(zone=place.key, cron=str(parse(cron)))
     moment = _moment(said, datetime.fromtimestamp(now, place))
     if moment is None:
-        raise ScheduleError(f"I do not surely understand '{text.strip()[:80]}'.", _EXAMPLES)
+        raise Unclear(f"I do not surely understand '{text.strip()[:80]}'.", _EXAMPLES)
     return When(zone=place.key, once=_ahead(moment, place.key, now))
 
 
@@ -169,7 +187,7 @@ def _nth_day(said: str) -> str:
 
 def _clock(said: str) -> str:
     """Return the minute and hour fields of one time or of several at the same minute."""
-    times = [_time(each) for each in re.split(r", and |, | and ", said)]
+    times = [time_of_day(each) for each in re.split(r", and |, | and ", said)]
     minutes = {minute for _, minute in times}
     if len(minutes) > 1:
         raise ScheduleError(
@@ -178,7 +196,7 @@ def _clock(said: str) -> str:
     return f"{minutes.pop()} {','.join(str(hour) for hour in sorted({h for h, _ in times}))}"
 
 
-def _time(said: str) -> tuple[int, int]:
+def time_of_day(said: str) -> tuple[int, int]:
     """Return hour and minute; raises ScheduleError when the clock never shows that."""
     if said == "noon":
         return 12, 0
@@ -203,7 +221,7 @@ def _moment(said: str, now: datetime) -> datetime | None:
     day = _day(found["day"] or "today", now.date())
     if day is None:
         return None
-    hour, minute = _time(found["at"] or found["bare"])
+    hour, minute = time_of_day(found["at"] or found["bare"])
     return datetime(day.year, day.month, day.day, hour, minute, tzinfo=now.tzinfo)
 
 

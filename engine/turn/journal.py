@@ -16,6 +16,7 @@ from engine.canonical import dumps, loads
 from engine.errors import Fenced
 from engine.events import Event, Kind
 from engine.permissions import rules
+from engine.schedule import runs
 from engine.sessions import Session, session_from
 from engine.store.base import Row, Tx
 from engine.turn.project import project
@@ -110,6 +111,8 @@ def take(
     if row is None:
         return None
     session = session_from(row)
+    if session.origin == "schedule":
+        runs.taken(tx, session, now)
     state = State(session=session.id, limits=limits, turn=session.turn)
     if session.turn_seq:
         facts = tx.all("log_since", session=session.id, seq=session.turn_seq)
@@ -150,6 +153,8 @@ def commit(
         tx.many("log_add", [_log_row(session, fact) for fact in batch.facts])
         project(tx, session, batch.facts, batch.calls, now)
     if batch.release and _release(tx, session, batch.release, noted):
+        if session.origin == "schedule":
+            runs.rested(tx, session.id, now)
         return Committed(noted=noted, stop_mark=row["stop_mark"], released=True)
     if row["wanted"] == noted:
         return Committed(noted=noted, stop_mark=row["stop_mark"])

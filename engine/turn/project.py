@@ -10,7 +10,7 @@ from engine.artifacts import ArtifactRow, artifact_add
 from engine.canonical import dumps
 from engine.clock import mint
 from engine.events import Event, Kind
-from engine.schedule import schedules, wakes
+from engine.schedule import runs, wakes
 from engine.sessions import Session, roots_json
 from engine.store.base import Tx
 from engine.turn.state import Call
@@ -63,7 +63,7 @@ def _turn_start(tx: Tx, session: Session, fact: Event) -> None:
 
 def _turn_end(tx: Tx, session: Session, fact: Event) -> None:
     if session.origin == "schedule" and fact.body["status"] != "parked":
-        schedules.run_ended(tx, session.id, fact.body["status"], fact.at)
+        runs.ended(tx, session.id, fact.body["status"], fact.at)
     wakes.turn_ended(tx, session, fact.turn, fact.body["status"], fact.at)
     if fact.body["status"] == "error":  # what its cards ask about has its result by now
         reason = "the turn ended with an error"

@@ -17,7 +17,7 @@ from engine.canonical import loads
 from engine.errors import NodError, PromptError, ScheduleError, TargetError
 from engine.inbox import Person, Prompt
 from engine.permissions.rules import live_rules, of_schedule
-from engine.schedule import fires, proposals, schedules
+from engine.schedule import fires, proposals, runs, schedules
 from engine.schedule.proposals import Proposal
 from engine.schedule.schedules import Schedule
 from engine.schedule.words import understand
@@ -172,6 +172,7 @@ async def test_an_edit_in_the_evening_leaves_the_next_morning(store: Store, hous
             when=schedule.when,
             instructions=schedule.instructions,
             report_to=schedule.report_to,
+            policy=schedule.policy,
             now=evening,
         )
     )
@@ -373,10 +374,10 @@ async def test_the_history_says_how_long_a_run_took_and_what_it_cost(
                 cost=cost,
                 at=NOW,
             )
-        schedules.run_ended(tx, str(fired.session), "error", NOW + 90)
+        runs.ended(tx, str(fired.session), "error", NOW + 90)
 
     await store.write(spent)
-    [run] = await store.read(lambda tx: schedules.fires(tx, schedule.id))
+    [run] = await store.read(lambda tx: runs.history(tx, schedule.id))
     assert (run.status, run.cost, run.unpriced, run.ended_at) == ("failed", 0.75, 1, NOW + 90)
     assert run.thread.startswith(f"console:{schedule.id}-")
     [listed] = await made(store)

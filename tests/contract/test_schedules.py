@@ -15,9 +15,10 @@ from engine import audit, inbox, sessions
 from engine.canonical import loads
 from engine.errors import NodError, ScheduleError, StoreFull, TargetError
 from engine.inbox import Prompt
-from engine.schedule import fires, schedules, wakes
+from engine.schedule import fires, runs, schedules, wakes
 from engine.schedule.alarm import QUIET, Alarm
 from engine.schedule.fires import Fired
+from engine.schedule.policy import DEFAULT, Policy
 from engine.schedule.schedules import Schedule
 from engine.schedule.words import When
 from engine.store.base import Store, Tx
@@ -79,7 +80,7 @@ async def told(store: Store, session_id: str | None) -> str:
 
 
 async def statuses(store: Store, schedule: Schedule) -> list[str]:
-    rows = await store.read(lambda tx: schedules.fires(tx, schedule.id))
+    rows = await store.read(lambda tx: runs.history(tx, schedule.id))
     return [row.status for row in reversed(rows)]
 
 
@@ -153,8 +154,6 @@ async def test_a_schedule_is_found_by_the_start_of_its_id(store: Store) -> None:
         pytest.param({"title": " "}, ScheduleError, "needs a title", id="title"),
         pytest.param({"title": "x" * 121}, ScheduleError, "121 characters", id="long-title"),
         pytest.param({"instructions": ""}, ScheduleError, "instructions", id="instructions"),
-        pytest.param({"catch_up": "all"}, ScheduleError, "once or skip", id="catch-up"),
-        pytest.param({"overlap": "queue"}, ScheduleError, "Use skip", id="overlap"),
         pytest.param({"home": "nowhere"}, TargetError, "no thread target", id="home"),
         pytest.param({"report_to": "#general"}, TargetError, "no thread target", id="report-to"),
     ],
@@ -281,7 +280,7 @@ async def test_catch_up_runs_only_what_was_due(store: Store, tmp_path: Path) -> 
 async def test_one_that_does_not_catch_up_says_what_it_left_out(
     store: Store, tmp_path: Path
 ) -> None:
-    schedule = await added(store, catch_up="skip")
+    schedule = await added(store, policy=Policy(catch_up="skip"))
     run = await fired(store, schedule, DUE, DUE + HOUR, tmp_path)
     assert (run.status, run.session) == ("skipped", None)
     [text] = await notices(store)
@@ -301,9 +300,7 @@ async def test_while_a_run_is_at_work_the_next_is_skipped_and_said_once(
     assert [waiting.status, at_work.status] == ["skipped", "skipped"]
     [text] = await notices(store)
     assert text.endswith("the run of Mon 02 Mar 2026, 08:00 was still at work.")
-    await store.write(
-        lambda tx: schedules.run_ended(tx, str(first.session), "completed", DUE + 150)
-    )
+    await store.write(lambda tx: runs.ended(tx, str(first.session), "completed", DUE + 150))
     assert (await fired(store, schedule, DUE + 180, DUE + 180, tmp_path)).status == "started"
     assert await statuses(store, schedule) == ["completed", "skipped", "skipped", "started"]
 
@@ -321,7 +318,7 @@ async def test_a_parked_run_is_stopped_for_the_next(store: Store, tmp_path: Path
     assert "was stopped for this one" in await told(store, second.session)
     assert await statuses(store, schedule) == ["superseded", "started"]
     # its turn ends as interrupted, later
-    await store.write(lambda tx: schedules.run_ended(tx, stopped.id, "interrupted", DUE + DAY))
+    await store.write(lambda tx: runs.ended(tx, stopped.id, "interrupted", DUE + DAY))
     assert await statuses(store, schedule) == ["superseded", "started"]
 
 
@@ -372,11 +369,11 @@ async def test_the_end_of_the_turn_is_the_end_of_the_run(
 ) -> None:
     schedule = await added(store)
     run = await fired(store, schedule, DUE, DUE, tmp_path)
-    await store.write(lambda tx: schedules.run_ended(tx, str(run.session), status, DUE + 60))
+    await store.write(lambda tx: runs.ended(tx, str(run.session), status, DUE + 60))
     assert await statuses(store, schedule) == [recorded]
     assert await notices(store) == said
     if status != "parked":  # a person goes on talking in the run's thread
-        await store.write(lambda tx: schedules.run_ended(tx, str(run.session), "error", DUE + 99))
+        await store.write(lambda tx: runs.ended(tx, str(run.session), "error", DUE + 99))
         assert await statuses(store, schedule) == [recorded]
 
 
@@ -387,7 +384,7 @@ async def test_run_now_leaves_the_due_times_alone(store: Store, tmp_path: Path) 
     busy = await store.write(lambda tx: fires.run_now(tx, schedule.id, START + 9, data=tmp_path))
     assert (busy.status, busy.session) == ("skipped", None)
     assert await notices(store) == []
-    await store.write(lambda tx: schedules.run_ended(tx, str(first.session), "completed", START))
+    await store.write(lambda tx: runs.ended(tx, str(first.session), "completed", START))
     again = await store.write(lambda tx: fires.run_now(tx, schedule.id, START + 20, data=tmp_path))
     homes = [(await session_of(store, run)).home for run in (first, again)]
     assert homes == [f"console:{schedule.id}-20260302-0700{end}" for end in ("", "-2")]
@@ -426,8 +423,7 @@ async def test_one_that_cannot_fire_is_switched_off_and_said_and_the_others_run(
             report_to="",
             persona="cowork",
             model="m",
-            catch_up="once",
-            overlap="skip",
+            **schedules.fields_of(DEFAULT),
             next=DUE,
             once=None,
             now=START,
@@ -526,7 +522,8 @@ async def test_a_wake_whose_session_is_gone_is_dropped_and_audited(
     store: Store, tmp_path: Path
 ) -> None:
     wake = {"id": "w1", "tenant": TENANT, "session": "gone", "due": DUE, "note": "x"}
-    await store.write(lambda tx: tx.run("wake_add", **wake))
+    new = {"event": "", "event_id": "", "now": START}
+    await store.write(lambda tx: tx.run("wake_add", **wake, **new))
     woken: list[str] = []
     assert await alarm_on(store, Clock(DUE), tmp_path, woken.append).ring() is None
     assert woken == []

@@ -1,14 +1,16 @@
 -- name: schedule_add
 insert into schedules (id, tenant_id, owner_id, title, cron, zone, instructions, home, report_to,
-                       persona, model, catch_up, overlap, enabled, next_at, once_at, created_at,
-                       updated_at)
+                       persona, model, catch_up, overlap, deadline, retries, quiet, enabled,
+                       next_at, once_at, created_at, updated_at)
 values (:id, :tenant, :owner, :title, :cron, :zone, :instructions, :home, :report_to,
-        :persona, :model, :catch_up, :overlap, 1, :next, :once, :now, :now)
+        :persona, :model, :catch_up, :overlap, :deadline, :retries, :quiet, 1,
+        :next, :once, :now, :now)
 
 -- name: schedule_change
 update schedules set title = :title, cron = :cron, zone = :zone, once_at = :once,
-  instructions = :instructions, report_to = :report_to, enabled = 1, next_at = :next,
-  updated_at = :now
+  instructions = :instructions, report_to = :report_to, catch_up = :catch_up,
+  overlap = :overlap, deadline = :deadline, retries = :retries, quiet = :quiet,
+  enabled = 1, next_at = :next, held_from = :held, updated_at = :now
 where id = :id
 
 -- name: schedule_get
@@ -33,11 +35,17 @@ delete from schedules where id = :id
 update rules set revoked_at = :now where schedule_id = :id and revoked_at is null
 
 -- name: schedule_enable
-update schedules set enabled = :enabled, next_at = :next, updated_at = :now where id = :id
+update schedules set enabled = :enabled, next_at = :next, held_from = null, updated_at = :now
+where id = :id
 
 -- The claim: only one of those who saw this due time changes the row.
 -- name: schedule_claim
-update schedules set next_at = :next, last_due = :due
+update schedules set next_at = :next, last_due = :due, held_from = null
+where id = :id and next_at = :due and enabled = 1
+
+-- Quiet hours hold what is due; the first of several due times is kept.
+-- name: schedule_hold
+update schedules set next_at = :until, held_from = coalesce(held_from, :due)
 where id = :id and next_at = :due and enabled = 1
 
 -- name: schedules_due
@@ -45,24 +53,70 @@ select id, next_at from schedules
 where tenant_id = :tenant and enabled = 1 and next_at <= :now order by next_at, id limit :limit
 
 -- name: fire_add
-insert into fires (id, tenant_id, schedule_id, due, fired_at, status, note)
-values (:id, :tenant, :schedule, :due, :now, :status, :note)
+insert into fires (id, tenant_id, schedule_id, due, fired_at, status, cause, note)
+values (:id, :tenant, :schedule, :due, :now, :status, :cause, :note)
 on conflict (schedule_id, due) do nothing
 
 -- name: fire_opened
-update fires set session_id = :session where id = :id
+update fires set session_id = :session, status = 'started', fired_at = :now, look_at = null
+where id = :id
 
+-- An end counts once: of what has ended nothing changes.
 -- name: fire_ended
-update fires set status = :status, note = :note, ended_at = :now where id = :id and status = 'started'
+update fires set status = :status, note = :note, ended_at = :now, worked = :worked,
+  work_since = null, look_at = null
+where id = :id and status in ('started', 'retrying', 'queued')
 
+-- name: fire_get
+select * from fires where id = :id
+
+-- The run that a session is, while it has not ended, with what holds for it.
 -- name: fire_of_session
-select f.*, coalesce(s.owner_id, '') as owner_id, coalesce(s.title, '') as title
+select f.*, coalesce(s.owner_id, '') as owner_id, coalesce(s.title, '') as title, s.zone,
+  s.deadline, s.retries, s.quiet
 from fires f left join schedules s on s.id = f.schedule_id
-where f.session_id = :session and f.status = 'started'
+where f.session_id = :session and f.status in ('started', 'retrying')
 
 -- name: fire_at_work
-select * from fires where schedule_id = :schedule and status = 'started' and session_id is not null
+select * from fires
+where schedule_id = :schedule and status in ('started', 'retrying') and session_id is not null
 order by fired_at desc limit 1
+
+-- The oldest that waits for the run before, and how many there are.
+-- name: fire_queued
+select f.*, (select count(*) from fires q where q.schedule_id = :schedule and q.status = 'queued')
+  as n
+from fires f where f.schedule_id = :schedule and f.status = 'queued' order by f.due limit 1
+
+-- name: fires_unbegun
+select * from fires where schedule_id = :schedule and status in ('queued', 'retrying')
+
+-- name: fire_clocked
+update fires set worked = :worked, work_since = :since, look_at = :look where id = :id
+
+-- name: fire_look
+update fires set look_at = :look where id = :id
+
+-- A stop is on its way, and why.
+-- name: fire_stopping
+update fires set note = :note where id = :id
+
+-- Only one of those who saw it due tends it.
+-- name: fire_tend
+update fires set look_at = null where id = :id and look_at = :due
+
+-- name: fire_retrying
+update fires set status = 'retrying', note = :note, look_at = :look where id = :id
+
+-- name: fire_again
+update fires set status = 'started', tries = :tries, note = '' where id = :id
+
+-- name: fires_due
+select id, look_at from fires
+where tenant_id = :tenant and look_at <= :now order by look_at, id limit :limit
+
+-- name: worker_alive
+select 1 as alive from leases where tenant_id = :tenant and name = 'worker:' || :worker and until > :now
 
 -- Each with where it was at work and what that cost; unpriced: calls whose price is unknown.
 -- name: fires_of
@@ -96,6 +150,8 @@ where tenant_id = :tenant and status = 'waiting' and due <= :now order by due, i
 select
   (select min(next_at) from schedules
    where tenant_id = :tenant and enabled = 1 and next_at > :after) as schedule,
+  (select min(look_at) from fires
+   where tenant_id = :tenant and look_at > :after) as run,
   (select min(due) from wakes
    where tenant_id = :tenant and status = 'waiting' and due > :after) as wake,
   (select min(remind_at) from prompts where status = 'pending' and remind_at > :after) as remind,
