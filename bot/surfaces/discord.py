@@ -109,6 +109,8 @@ class DiscordSurface:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._posts is not None:
+            await self._posts.close()
         await client.close()
 
     async def _watch(self, client: Client) -> None:

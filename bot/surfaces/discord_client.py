@@ -19,6 +19,7 @@ from discord.http import Route
 from bot.surfaces.base import SurfaceError
 from bot.surfaces.config import DiscordConfig
 from bot.surfaces.discord_places import Place
+from bot.surfaces.discord_rest import tracing
 
 __all__ = ["Client", "Listener"]
 
@@ -67,6 +68,7 @@ class Client(discord.Client):
             member_cache_flags=discord.MemberCacheFlags.none(),
             guild_ready_timeout=_ALL_THERE,
             max_ratelimit_timeout=_PATIENCE,
+            http_trace=tracing(),
         )
         self._token = config.token
         self._listener = listener

@@ -12,9 +12,9 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 import discord
 
@@ -23,6 +23,7 @@ from bot.surfaces import discord_cards
 from bot.surfaces.base import Line, Message, SurfaceError
 from bot.surfaces.discord_places import Place, Spot, at_of, id_at
 from bot.surfaces.discord_rest import QUIET, Rest, RestError
+from bot.surfaces.pacing import WORDS, Pacing, rank_of
 from engine.canonical import clean, digest
 
 __all__ = ["Posts"]
@@ -78,13 +79,18 @@ class Posts:
     def __init__(self, rest: Rest, me: Callable[[], str]) -> None:
         """`me` returns Nod's own user id."""
         self._rest = rest
+        self._asked = partial(rest.call, yields=True)
         self._me = me
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._pacing = Pacing()
         self._parts: OrderedDict[str, list[_Part]] = OrderedDict()
         #: nonce -> ref, of what was seen being posted.
         self._nonces: OrderedDict[str, str] = OrderedDict()
         #: message id -> what a thread that begins there is called.
         self._names: OrderedDict[str, str] = OrderedDict()
+
+    async def close(self) -> None:
+        """Drop the edits that wait for room."""
+        await self._pacing.close()
 
     def heard(self, nonce: str, ref: str) -> None:
         """Take note of a message of Nod's own that was seen in its channel."""
@@ -103,11 +109,15 @@ class Posts:
         if len(files) > FILES:
             raise SurfaceError(f"Discord takes {FILES} files at once.", "Send fewer.")
         bodies = _bodies(message, discord_cards.mark_of(delivery), bool(files))
-        parts = []
-        async with self._lock(place.posts_in):
-            for number, body in enumerate(bodies):
+        parts: list[_Part] = []
+
+        async def send() -> None:
+            for number in range(len(parts), len(bodies)):
                 nonce = _nonce(place.posts_in, delivery, number)
-                parts.append(await self._send(place, body, nonce, () if number else files))
+                held = () if number else files
+                parts.append(await self._send(place, bodies[number], nonce, held))
+
+        await self._pacing.send(place.posts_in, rank_of(message), send, holds=not files)
         ref = str(Spot(channel=place.posts_in, message=parts[0].id))
         _remember(self._parts, ref, parts)
         return ref
@@ -115,32 +125,37 @@ class Posts:
     async def edit(self, ref: str, message: Message) -> None:
         """Replace what a message shows; it becomes more messages, or fewer, as it needs."""
         spot = Spot.parse(ref)
+        await self._pacing.show(spot.channel, ref, message, partial(self._edit, spot, ref))
+
+    async def _edit(self, spot: Spot, ref: str, message: Message) -> None:
         bodies = _bodies(message, 0, with_files=False)
-        async with self._lock(spot.channel):
-            known = self._parts.get(ref) or [_Part(spot.message, "")]
-            place = Place(guild="", channel=spot.channel)
-            now: list[_Part] = []
-            for number, body in enumerate(bodies):
-                if number < len(known):
-                    now.append(await self._rewrite(spot.channel, known[number], body))
-                else:
-                    nonce = _nonce(spot.channel, ref, number)
-                    now.append(await self._send(place, body, nonce, ()))
-                _remember(self._parts, ref, [*now, *known[len(now) :]])
-            for part in known[len(bodies) :]:
-                await self._delete(spot.channel, part.id)
-            _remember(self._parts, ref, now)
+        known = self._parts.get(ref) or [_Part(spot.message, "")]
+        place = Place(guild="", channel=spot.channel)
+        now: list[_Part] = []
+        for number, body in enumerate(bodies):
+            if number < len(known):
+                now.append(await self._rewrite(spot.channel, known[number], body))
+            else:
+                nonce = _nonce(spot.channel, ref, number)
+                now.append(await self._send(place, body, nonce, ()))
+            _remember(self._parts, ref, [*now, *known[len(now) :]])
+        for part in known[len(bodies) :]:
+            await self._delete(spot.channel, part.id)
+        _remember(self._parts, ref, now)
 
     async def typing(self, place: Place) -> None:
         """Show that Nod writes; fades after ten seconds."""
 
         async def show() -> None:
-            await self._rest.call("POST", _TYPING, {"channel_id": place.posts_in})
+            await self._asked("POST", _TYPING, {"channel_id": place.posts_in})
 
-        await self._in_thread(place, show)
+        await self._pacing.sign(place.posts_in, lambda: self._in_thread(place, show))
 
     async def reply(self, spot: Spot, text: str) -> None:
         """Say something to the author of a message, below it."""
+        await self._pacing.send(spot.channel, WORDS, lambda: self._reply(spot, text))
+
+    async def _reply(self, spot: Spot, text: str) -> None:
         for number, piece in enumerate(render(clean(text))):
             body = {**_content(piece), "nonce": _nonce(spot.channel, f"reply/{spot}", number)}
             body["message_reference"] = {"message_id": spot.message, "fail_if_not_exists": False}
@@ -222,7 +237,7 @@ class Posts:
             named = [{"id": n, "filename": file.filename} for n, file in enumerate(held)]
             body = {**body, "attachments": named}
         try:
-            made: Mapping[str, Any] = await self._rest.call(
+            made: Mapping[str, Any] = await self._asked(
                 "POST", _MESSAGES, {"channel_id": channel}, body=body, files=held
             )
         finally:
@@ -234,12 +249,12 @@ class Posts:
         shown = _hash(body)
         if part.shown != shown:
             ids = {"channel_id": channel, "message_id": part.id}
-            await self._rest.call("PATCH", _ONE, ids, body=body)
+            await self._asked("PATCH", _ONE, ids, body=body)
         return _Part(part.id, shown)
 
     async def _delete(self, channel: str, message: str) -> None:
         try:
-            await self._rest.call("DELETE", _ONE, {"channel_id": channel, "message_id": message})
+            await self._asked("DELETE", _ONE, {"channel_id": channel, "message_id": message})
         except RestError as error:
             if error.code != _NO_MESSAGE:
                 raise
@@ -261,24 +276,18 @@ class Posts:
         body = {"name": _thread_name(name), "auto_archive_duration": _ARCHIVE}
         ids = {"channel_id": place.channel, "message_id": place.thread}
         try:
-            await self._rest.call("POST", f"{_ONE}/threads", ids, body=body)
+            await self._asked("POST", f"{_ONE}/threads", ids, body=body)
         except RestError as error:
             if error.code == _IS_THERE:
                 return
             if error.code == _NOT_ALLOWED:
-                await self.reply(Spot(channel=place.channel, message=place.thread), _NO_THREAD)
+                await self._reply(Spot(channel=place.channel, message=place.thread), _NO_THREAD)
             raise
 
     async def _begun(self, place: Place) -> str:
         """Return the text of the message at which a thread begins."""
         ids = {"channel_id": place.channel, "message_id": place.thread}
         return str((await self._rest.call("GET", _ONE, ids)).get("content", ""))
-
-    def _lock(self, channel: str) -> asyncio.Lock:
-        lock = self._locks.get(channel)
-        if lock is None:
-            lock = self._locks[channel] = asyncio.Lock()
-        return lock
 
 
 def _bodies(message: Message, mark: int, with_files: bool) -> list[Body]:

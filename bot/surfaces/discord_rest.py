@@ -14,8 +14,9 @@ import discord
 from discord.http import HTTPClient, Route
 
 from bot.surfaces.base import SurfaceError
+from bot.surfaces.pacing import Paused
 
-__all__ = ["QUIET", "Rest", "RestError"]
+__all__ = ["QUIET", "Rest", "RestError", "tracing"]
 
 #: Sent with every message and edit: nobody is pinged, whatever the text says.
 #: https://discord.com/developers/docs/resources/message#allowed-mentions-object
@@ -30,6 +31,10 @@ _FIXES = {
     50013: "Give Nod's role the permissions that `nod discord` lists.",
     50007: "They take no direct messages from this server.",
 }
+
+
+#: Goes along with a request that gives its turn up when it is to wait.
+_YIELDS = "yields"
 
 
 class RestError(SurfaceError):
@@ -48,6 +53,36 @@ class RestError(SurfaceError):
         self.code = code
 
 
+def tracing() -> aiohttp.TraceConfig:
+    """Return what lets a request give its turn up when Discord answers 429.
+
+    The library would sleep on it, and then send it before anything that is more urgent.
+    """
+    config = aiohttp.TraceConfig()
+    config.on_request_end.append(_ended)
+    return config
+
+
+async def _ended(
+    _: aiohttp.ClientSession, context: Any, end: aiohttp.TraceRequestEndParams
+) -> None:
+    headers = end.response.headers
+    if end.response.status != 429 or getattr(context, "trace_request_ctx", None) != _YIELDS:
+        return
+    if "X-RateLimit-Global" in headers:
+        return  # it holds for every request, and the library lets none go meanwhile
+    try:
+        wait = str((await end.response.json(content_type=None))["retry_after"])
+    except (ValueError, TypeError, KeyError):  # not of the API, but of what guards it
+        wait = headers.get("Retry-After", "")
+    raise _paused(wait)
+
+
+def _paused(asked: str) -> Paused:
+    wait = float(asked) if asked.replace(".", "", 1).isdecimal() else 60.0
+    return Paused("Discord asks to wait.", retry_after=wait)
+
+
 class Rest:
     """Requests to Discord."""
 
@@ -63,20 +98,24 @@ class Rest:
         body: Any = None,
         query: Mapping[str, Any] | None = None,
         files: Sequence[discord.File] = (),
+        yields: bool = False,
     ) -> Any:
         """Make a request and return the JSON of its answer.
 
         Args:
             path: with `{name}` where an id stands; `ids` has them.
             body: what is sent as JSON; with files it goes along as `payload_json`.
+            yields: raise Paused when Discord asks to wait, however short; else wait for a while.
 
-        Raises RestError.
+        Raises RestError and Paused.
         """
         given: dict[str, Any] = {} if query is None else {"params": query}
         if files:
             given |= {"files": files, "form": _form(body, files)}
         elif body is not None:
             given["json"] = body
+        if yields:
+            given["trace_request_ctx"] = _YIELDS
         try:
             return await self._http.request(Route(method, path, **ids), **given)
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -91,17 +130,15 @@ def _form(body: Any, files: Sequence[discord.File]) -> list[dict[str, Any]]:
     return parts
 
 
-def _refused(error: BaseException) -> RestError:
+def _refused(error: BaseException) -> SurfaceError:
     if isinstance(error, discord.RateLimited):
-        return RestError("Discord asks to wait.", retry_after=error.retry_after)
+        return _paused(str(error.retry_after))
     if not isinstance(error, discord.HTTPException):
         certain = isinstance(error, aiohttp.ClientConnectorError)
         what = f"Discord could not be reached ({type(error).__name__})."
         return RestError(what, certain=certain, retry_after=_LATER)
     if error.status == 429:
-        asked = error.response.headers.get("Retry-After", "")
-        wait = float(asked) if asked.replace(".", "", 1).isdecimal() else 60.0
-        return RestError("Discord asks to wait.", retry_after=wait)
+        return _paused(error.response.headers.get("Retry-After", ""))
     if error.status >= 500:
         what = f"Discord has trouble (status {error.status})."
         return RestError(what, certain=False, retry_after=_LATER)

@@ -32,8 +32,9 @@ from bot.surfaces.base import (
 )
 from bot.surfaces.base import Line as Earlier
 from bot.surfaces.config import Ground
+from bot.surfaces.pacing import Paused
 from bot.surfaces.telegram_lanes import Lanes
-from bot.surfaces.telegram_line import Conflicting, Line, Paused, Refused
+from bot.surfaces.telegram_line import Conflicting, Line, Refused
 from bot.surfaces.telegram_out import Sender
 from bot.surfaces.telegram_places import Place, Post, target
 from bot.surfaces.telegram_reading import (
@@ -128,6 +129,7 @@ class TelegramBot:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._lanes.close()
+        await self.sender.close()
         await self._line.close()
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -1,11 +1,10 @@
-"""One bot's line to the Bot API: every call, its failures told apart, and pauses chat by chat.
+"""One bot's line to the Bot API: every call, and its failures told apart.
 
 No text that leaves here holds the token: the library puts it into addresses and messages.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import ssl
@@ -32,6 +31,7 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from bot.surfaces.base import SurfaceError
+from bot.surfaces.pacing import Paused
 
 __all__ = [
     "DOWNLOAD",
@@ -40,7 +40,6 @@ __all__ = [
     "Line",
     "Moved",
     "NoSuchMethod",
-    "Paused",
     "Refused",
 ]
 
@@ -72,10 +71,6 @@ class NoSuchMethod(Refused):
     """The server is older than the method."""
 
 
-class Paused(SurfaceError):
-    """The server asks to wait; `retry_after` says how long."""
-
-
 class Conflicting(SurfaceError):
     """Somebody else takes this bot's updates."""
 
@@ -103,42 +98,30 @@ class Line:
             request=_request(REQUESTS),
             get_updates_request=_request(1),
         )
-        self._paused: dict[int, float] = {}
 
     async def open(self) -> User:
         """Return the bot as the server knows it. Raises SurfaceError."""
-        await self._told(self.bot.initialize)
+        await self.told(self.bot.initialize)
         return self.bot.bot
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._told(self.bot.shutdown)
-
-    async def call(self, chat: int, work: Callable[[], Awaitable[T]]) -> T:
-        """Do what posts to a chat; one that was asked to pause is not asked again before.
-
-        Raises SurfaceError and its kinds here.
-        """
-        left = self._paused.get(chat, 0.0) - asyncio.get_running_loop().time()
-        if left > 0:
-            raise Paused("Telegram asked this chat to pause.", retry_after=left)
-        self._paused.pop(chat, None)
-        try:
-            return await self._told(work)
-        except Paused as error:
-            until = asyncio.get_running_loop().time() + (error.retry_after or AGAIN)
-            self._paused[chat] = max(until, self._paused.get(chat, 0.0))
-            raise
+        await self.told(self.bot.shutdown)
 
     async def told(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do what belongs to no chat. Raises SurfaceError and its kinds here."""
-        return await self._told(work)
+        """Ask the server something. Raises SurfaceError, its kinds here, and Paused."""
+        try:
+            return await work()
+        except TelegramError as error:
+            failure = self._failure(error)
+        # Raised out here: the library's error names the address, and with it the token.
+        raise failure
 
     async def updates(self, offset: int | None, allowed: list[str]) -> list[dict[str, Any]]:
         """Return raw updates from `offset` on, which confirms all before it; waits for some."""
         asked: Mapping[str, Any] = {"timeout": POLL, "allowed_updates": allowed, "limit": 100}
         values = asked if offset is None else {**asked, "offset": offset}
-        found = await self._told(
+        found = await self.told(
             lambda: self.bot.do_api_request(
                 RAW_UPDATES, api_kwargs=dict(values), read_timeout=POLL + CALL
             )
@@ -154,15 +137,7 @@ class Line:
             found = await self.bot.get_file(file)
             await found.download_to_drive(path, read_timeout=MEDIA)
 
-        await self._told(load)
-
-    async def _told(self, work: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await work()
-        except TelegramError as error:
-            failure = self._failure(error)
-        # Raised out here: the library's error names the address, and with it the token.
-        raise failure
+        await self.told(load)
 
     def _failure(self, error: TelegramError) -> SurfaceError:
         """Return what a failure means. BadRequest is a NetworkError too, so it comes first."""

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from telegram import (
 
 from bot.outbox import DUPLICATE
 from bot.surfaces.base import Message, SurfaceError
+from bot.surfaces.pacing import CARD, WORDS, Pacing, rank_of
 from bot.surfaces.telegram_line import RAW_EDIT, UPLOAD, Line, Moved, NoSuchMethod, Refused
 from bot.surfaces.telegram_places import Place, Post
 from bot.surfaces.telegram_words import CAPTION, Look, looks
@@ -65,6 +67,7 @@ class Sender:
     def __init__(self, line: Line, moved: Callable[[int, int], Awaitable[None]]) -> None:
         self._line = line
         self._moved = moved
+        self._pacing = Pacing()
         #: The server knows rich messages, as far as is known.
         self._rich = True
         self._sent: OrderedDict[str, _Sent] = OrderedDict()
@@ -82,8 +85,16 @@ class Sender:
             _remember(self._drafts, str(post), None, REMEMBERED)
             await self._draft(post, message)
             return str(post)
-        sent = await self._post(place, message, delivery)
-        return self._known(place, sent)
+        return self._known(place, await self._sent_whole(place, message, delivery))
+
+    async def close(self) -> None:
+        """Drop the edits that wait for room."""
+        await self._pacing.close()
+
+    async def _sent_whole(self, place: Place, message: Message, delivery: str) -> _Sent:
+        return await self._pacing.send(
+            place.chat, rank_of(message), lambda: self._post(place, message, delivery)
+        )
 
     async def edit(self, ref: str, message: Message) -> None:
         """Bring what a ref stands for to how `message` looks; what looks so already is left."""
@@ -93,6 +104,9 @@ class Sender:
             return
         if message.growing and self._is_too_soon(post.chat):
             return
+        await self._pacing.show(post.chat, ref, message, partial(self._edit, post, ref))
+
+    async def _edit(self, post: Post, ref: str, message: Message) -> None:
         sent = self._sent.get(ref) or _Sent(ids=[post.message])
         _remember(self._sent, ref, sent, REMEMBERED)
         place = Place(bot=post.bot, chat=post.chat, topic=post.topic)
@@ -107,15 +121,24 @@ class Sender:
             if not 0 < size <= UPLOAD:
                 what = "is empty" if not size else f"is over {UPLOAD // 1_000_000} MB"
                 raise SurfaceError(f"{file.name} {what}: Telegram does not take it from a bot.")
-        shown = looks(message, is_rich=False, limit=CAPTION) if _says(message) else []
-        caption = shown[0] if len(shown) == 1 and message.card is None else None
-        begun = self._begun.setdefault(delivery, [])
-        if shown and caption is None and not begun:
-            await self._post(place, message, f"{delivery}#text")
         pictures = all(
             file.suffix.lower() in _PICTURES and size <= PICTURE
             for file, size in zip(files, sizes, strict=True)
         )
+        work = partial(self._upload, place, files, message, delivery, pictures)
+        return await self._pacing.send(place.chat, WORDS, work, holds=False)
+
+    async def _upload(
+        self, place: Place, files: Sequence[Path], message: Message, delivery: str, pictures: bool
+    ) -> str:
+        """Post what was not posted before it broke off: the text, then album after album."""
+        shown = looks(message, is_rich=False, limit=CAPTION) if _says(message) else []
+        caption = shown[0] if len(shown) == 1 and message.card is None else None
+        text, begun = f"{delivery}#text", self._begun.get(delivery)
+        if shown and caption is None and begun is None:
+            await self._post(place, message, text)
+        begun = begun or []
+        _remember(self._begun, delivery, begun, BEGUN)
         for at in range(0, len(files), ALBUM):
             if at // ALBUM >= len(begun):
                 part = files[at : at + ALBUM]
@@ -126,20 +149,24 @@ class Sender:
     async def typing(self, place: Place) -> None:
         """Show that Nod is at work, for five seconds or until the next message."""
         bot = self._line.bot
-        await self._call(
-            place, lambda at: bot.send_chat_action(at.chat, "typing", message_thread_id=at.thread)
-        )
+
+        async def show(at: Place) -> None:
+            await bot.send_chat_action(at.chat, "typing", message_thread_id=at.thread)
+
+        await self._pacing.sign(place.chat, lambda: self._call(place, show))
 
     async def seen(self, chat: int, message: int) -> None:
         """Show that a message was taken."""
-        bot = self._line.bot
-        await self._line.call(chat, lambda: bot.set_message_reaction(chat, message, "👀"))
+        bot, told = self._line.bot, self._line.told
+        await self._pacing.sign(
+            chat, lambda: told(lambda: bot.set_message_reaction(chat, message, "👀"))
+        )
 
     async def ask(self, place: Place, to: int, text: str) -> None:
         """Post `text` (HTML) as a reply to a message, with the reply field open for an answer."""
-        await self._call(
-            place,
-            lambda at: self._line.bot.send_message(
+
+        async def send(at: Place) -> None:
+            await self._line.bot.send_message(
                 at.chat,
                 text,
                 parse_mode="HTML",
@@ -147,8 +174,9 @@ class Sender:
                 link_preview_options=_NO_PREVIEW,
                 reply_parameters=_reply(to),
                 api_kwargs={"reply_markup": {"force_reply": True, "selective": True}},
-            ),
-        )
+            )
+
+        await self._pacing.send(place.chat, CARD, lambda: self._call(place, send))
 
     # -- posting
 
@@ -259,19 +287,19 @@ class Sender:
 
         try:
             if look.rich:
-                await self._line.call(chat, rich)
+                await self._line.told(rich)
             else:
-                await self._line.call(chat, lambda: text(look.html, "HTML"))
+                await self._line.told(lambda: text(look.html, "HTML"))
         except Refused as error:
             if "message is not modified" in error.what.lower():
                 return
             if look.rich or not _is_unparsed(error):
                 raise
-            await self._line.call(chat, lambda: text(look.plain, None))
+            await self._line.told(lambda: text(look.plain, None))
 
     async def _delete(self, chat: int, number: int) -> None:
         try:
-            await self._line.call(chat, lambda: self._line.bot.delete_message(chat, number))
+            await self._line.told(lambda: self._line.bot.delete_message(chat, number))
         except Refused as error:
             _log.info("a message that is no longer needed stays: %s", error.what)
 
@@ -301,13 +329,12 @@ class Sender:
                     "message_thread_id": place.thread,
                 }
                 given = {name: value for name, value in given.items() if value is not None}
-                await self._line.call(
-                    place.chat,
-                    lambda: bot.do_api_request("sendRichMessageDraft", api_kwargs=given),
+                await self._preview(
+                    place, lambda: bot.do_api_request("sendRichMessageDraft", api_kwargs=given)
                 )
             else:
-                await self._line.call(
-                    place.chat,
+                await self._preview(
+                    place,
                     lambda: bot.send_message_draft(
                         place.chat,
                         post.draft,
@@ -324,6 +351,9 @@ class Sender:
         except Refused as error:
             _log.info("no draft: %s", error.what)  # only a preview: the answer itself follows
 
+    async def _preview(self, place: Place, work: Callable[[], Awaitable[object]]) -> None:
+        await self._pacing.sign(place.chat, lambda: self._line.told(work))
+
     async def _settle(self, post: Post, ref: str, message: Message) -> None:
         """Show more of a draft, or post the whole in its place."""
         if message.growing:
@@ -332,7 +362,7 @@ class Sender:
         if ref not in self._drafts:  # an earlier run may have posted it and not stored that
             message = replace(message, footer=message.footer or DUPLICATE)
         place = Place(bot=post.bot, chat=post.chat, topic=post.topic)
-        sent = await self._post(place, message, ref)
+        sent = await self._sent_whole(place, message, ref)
         _remember(self._sent, ref, sent, REMEMBERED)
         self._drafts.pop(ref, None)
 
@@ -401,11 +431,11 @@ class Sender:
     async def _call(self, place: Place, work: Callable[[Place], Awaitable[T]]) -> T:
         """Do it in the place; in its new one when the group has moved meanwhile."""
         try:
-            return await self._line.call(place.chat, lambda: work(place))
+            return await self._line.told(lambda: work(place))
         except Moved as error:
             await self._moved(place.chat, error.chat)
             new = replace(place, chat=error.chat, root=None)
-            return await self._line.call(new.chat, lambda: work(new))
+            return await self._line.told(lambda: work(new))
 
 
 def _markup(look: Look) -> dict[str, Any] | None:

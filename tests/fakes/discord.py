@@ -96,6 +96,12 @@ class FakeDiscord(Gateway):
         #: (method, path) of every request, what was refused, who was pinged, what was previewed.
         self.requests: list[tuple[str, str]] = []
         self.refused: list[str] = []
+        #: (method, path, body) of what was carried out, in order; and what came in a pause.
+        self.done: list[tuple[str, str, Any]] = []
+        self.impatient: list[tuple[str, str]] = []
+        #: channel -> when it takes requests again.
+        self._throttled: dict[str, float] = {}
+        self.warned: set[str] = set()
         self.pinged: list[str] = []
         self.unfurled: list[str] = []
         self.typed: list[str] = []
@@ -231,6 +237,11 @@ class FakeDiscord(Gateway):
         """Answer the next requests whose path matches with a failure; `after` they are done."""
         self._failures.append(_Failure(method, path, status, body, headers or {}, times, after))
 
+    def throttle(self, channel: str, seconds: float) -> None:
+        """Take nothing for a channel for so long; whoever was told so must not ask before."""
+        self._throttled[channel] = time.monotonic() + seconds
+        self.warned.discard(channel)
+
     async def again(self, message: Json) -> None:
         """Tell of a message a second time."""
         await self.dispatch("MESSAGE_CREATE", self._seen(message))
@@ -341,6 +352,8 @@ class FakeDiscord(Gateway):
         failure = self._failing(method, path)
         if failure is not None and not failure.after:
             return _json(failure.body, failure.status, failure.headers)
+        if (held := self._held_back(method, path)) is not None:
+            return held
         try:
             body, files = await _read(request)
             answer = await self._routed(method, path, body, files, request.query)
@@ -348,11 +361,24 @@ class FakeDiscord(Gateway):
             self.refused.append(str(error))
             code, _, text = str(error).partition(": ")
             return _json({"message": text, "code": int(code)}, _STATUS.get(code, 400))
+        self.done.append((method, path, body))
         async with self.changed:
             self.changed.notify_all()
         if failure is not None:
             return _json(failure.body, failure.status, failure.headers)
         return web.Response(status=204) if answer is None else _json(answer)
+
+    def _held_back(self, method: str, path: str) -> web.Response | None:
+        found = re.match(r"/channels/(\d+)/", path)
+        channel = found[1] if found and method != "GET" else ""
+        left = self._throttled.get(channel, 0.0) - time.monotonic()
+        if left <= 0:
+            return None
+        if channel in self.warned:
+            self.impatient.append((method, path))
+        self.warned.add(channel)
+        body = {"message": "You are being rate limited.", "retry_after": left, "global": False}
+        return _json(body, 429, {"Via": "1.1 google", "Retry-After": str(int(left) + 1)})
 
     def _failing(self, method: str, path: str) -> _Failure | None:
         for each in self._failures:

@@ -89,6 +89,12 @@ class FakeTelegram:
         self.reactions: list[tuple[int, int, str]] = []
         self.answers: dict[str, str] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        #: Calls that were carried out, in their order, and those made before a pause was over.
+        self.done: list[tuple[str, dict[str, Any]]] = []
+        self.impatient: list[str] = []
+        #: chat -> when it takes calls again.
+        self._throttled: dict[int, float] = {}
+        self.warned: set[int] = set()
         self.files: dict[str, bytes] = {}
         #: Every update there was.
         self.history: list[dict[str, Any]] = []
@@ -140,6 +146,11 @@ class FakeTelegram:
     def fail(self, method: str, code: int, what: str, times: int = 1, **parameters: Any) -> None:
         """Refuse the next calls of a method."""
         self._failures[method].extend([Fault(code, what, **parameters)] * times)
+
+    def throttle(self, chat: int, seconds: float) -> None:
+        """Take nothing for a chat for so long; whoever was told so must not call before."""
+        self._throttled[chat] = time.monotonic() + seconds
+        self.warned.discard(chat)
 
     def let(self, method: str, times: int = 1) -> None:
         """Take the next calls of a method before those that are to fail."""
@@ -316,7 +327,9 @@ class FakeTelegram:
                 raise failure
             if failure == "before":
                 close(request)
+            self._hold_back(method, given)
             result = await getattr(self, f"_{method}")(bot, Given(given, act))
+            self.done.append((method, given))
             await self._tell()
             if failure == "after":
                 close(request)
@@ -325,6 +338,17 @@ class FakeTelegram:
             return not_ok(Fault(400, str(error)))
         except Fault as error:
             return not_ok(error)
+
+    def _hold_back(self, method: str, given: dict[str, Any]) -> None:
+        chat = int(given.get("chat_id", 0))
+        left = self._throttled.get(chat, 0.0) - time.monotonic()
+        if left <= 0:
+            return
+        if chat in self.warned:
+            self.impatient.append(method)
+        self.warned.add(chat)
+        # The real one writes whole seconds; these are exact, so that a test is short.
+        raise Fault(429, f"Too Many Requests: retry after {left}", retry_after=left)
 
     async def _getMe(self, bot: _Bot, given: Given) -> Any:
         return {

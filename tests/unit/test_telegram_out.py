@@ -373,13 +373,12 @@ async def test_a_pause_holds_its_own_chat_for_as_long_as_asked_and_no_other(desk
     desk.fake.fail("sendRichMessage", 429, "Too Many Requests: retry after 1000", retry_after=1000)
     with pytest.raises(SurfaceError) as first:
         await desk.surface.post(HOME, Message(text="x"), "answer:s/1/1")
-    assert first.value.certain and first.value.retry_after == 1000
+    assert first.value.certain and 980 < (first.value.retry_after or 0) <= 1000
     before = len(desk.fake.calls)
     with pytest.raises(SurfaceError) as second:
         await desk.surface.post(HOME, Message(text="x"), "answer:s/1/1")
-    assert 990 < (second.value.retry_after or 0) <= 1000
-    with pytest.raises(SurfaceError):
-        await desk.surface.typing(HOME)
+    assert 980 < (second.value.retry_after or 0) <= 1000
+    await desk.surface.typing(HOME)
     assert len(desk.fake.calls) == before
     await desk.surface.post(TEAM, Message(text="others go on"), "answer:s/2/1")
 
