@@ -1,4 +1,4 @@
-"""The executor's contract: one persistent shell of a session, and its background jobs."""
+"""The executor's contract: one persistent shell of a session, and the start of background jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Executor", "JobOutput", "Ran", "ShellState"]
+__all__ = ["Executor", "Ran", "ShellState"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +25,6 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutput:
-    """What a background job printed since it was last asked."""
-
-    job: str
-    running: bool
-    exit_code: int | None
-    output: str
-    dropped: int = 0  # bytes that did not fit the buffer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShellState:
     """What of a shell can be written down: its folder and exports."""
 
@@ -50,16 +39,13 @@ class Executor(Protocol):
         """Run `command` with empty stdin; returns within `limit` seconds plus a short grace."""
         ...
 
-    async def start(self, command: str) -> str:
-        """Start `command` in the background, in its own process group; returns a job id."""
-        ...
+    async def start(self, command: str, folder: Path, limit: float) -> None:
+        """Start `command` as a background job that outlives this executor and this process.
 
-    async def output(self, job: str) -> JobOutput:
-        """Return what `job` printed since last asked; raises ToolError for an unknown id."""
-        ...
-
-    async def kill(self, job: str) -> JobOutput:
-        """End `job` and everything it started."""
+        It is ended after `limit` seconds. `folder` is where its files go, and its name the job's
+        id: starting the same once more does nothing. See engine/sandbox/jobs.py. Raises ToolError
+        when it cannot be started.
+        """
         ...
 
     async def interrupt(self) -> None:
@@ -71,5 +57,5 @@ class Executor(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the shell and every job, with all their children. Safe to call twice."""
+        """End the shell with all its children; jobs go on. Safe to call twice."""
         ...

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ToolError
-from engine.sandbox.base import JobOutput, Ran, ShellState
-from engine.sandbox.capture import Tail
-from engine.sandbox.process import MARK, Process, end_marked
+from engine.sandbox import jobs
+from engine.sandbox.base import Ran, ShellState
+from engine.sandbox.leftovers import MARK, end_marked
+from engine.sandbox.process import Process
 from engine.sandbox.shell import Reply, Shell, argv
 
 __all__ = ["LocalExecutor", "environment"]
@@ -26,8 +27,7 @@ __all__ = ["LocalExecutor", "environment"]
 _OUTPUT = 20_000  # characters kept of a command's output
 _GRACE = 3.0  # seconds a command has to end after its time is up
 _STOP_GRACE = 0.5  # the same when a person waits for it to stop
-_TERM_GRACE = 5.0  # seconds a job has to end after SIGTERM
-_JOBS = 16  # at once
+_STUBBORN = 5.0  # seconds more, until it is killed
 
 _PASSED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
 _FIXED = {
@@ -57,13 +57,6 @@ def environment(folder: Path, passed: Iterable[str] = ()) -> dict[str, str]:
     path = [each for each in os.environ.get("PATH", os.defpath).split(":") if each[:1] == "/"]
     kept = {name: os.environ[name] for name in (*_PASSED, *passed) if name in os.environ}
     return {"LANG": "C.UTF-8", **kept, **_FIXED, "PATH": ":".join(path), "HOME": str(folder)}
-
-
-@dataclass(slots=True, kw_only=True)
-class _Job:
-    process: Process
-    output: Tail
-    mark: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +92,6 @@ class LocalExecutor:
         self._grace = grace
         self._mark = secrets.token_hex(8)
         self._shell: Shell | None = None
-        self._jobs: dict[str, _Job] = {}
-        self._started = 0
         self._turn = asyncio.Lock()
         self._running: _Running | None = None
         self._closed = False
@@ -125,30 +116,13 @@ class LocalExecutor:
                 self._running = None
                 running.over.set_result(None)
 
-    async def start(self, command: str) -> str:
-        """Start `command` in the background; raises ToolError when too many run already."""
-        await self._make_room()
-        self._started += 1
-        name = f"bg-{self._started}"
-        output = Tail(self._limit)
-        job = _Job(process=Process(output.add), output=output, mark=f"{self._mark}/{name}.")
-        await self._launch(job.process, [*argv(), "-c", command], job.mark)
-        self._jobs[name] = job
-        return name
-
-    async def output(self, job: str) -> JobOutput:
-        """Return what `job` printed since last asked; raises ToolError for an unknown id."""
-        return self._told(job, self._job(job))
-
-    async def kill(self, job: str) -> JobOutput:
-        """End `job`: SIGTERM, and after 5 s SIGKILL to whatever of it is left."""
-        found = self._job(job)
-        found.process.signal(signal.SIGTERM, group=True)
-        await asyncio.wait({found.process.exited}, timeout=_TERM_GRACE)
-        found.process.signal(signal.SIGKILL, group=True)
-        await asyncio.to_thread(end_marked, found.mark)
-        await found.process.gone()
-        return self._told(job, found)
+    async def start(self, command: str, folder: Path, limit: float) -> None:
+        """Start `command` as a job, in the folder and with the exports of the shell."""
+        cwd, env = await self._setting(jobs.mark(folder.name))
+        task = jobs.Task(
+            folder=folder, argv=[*argv(), "-c", command], env=env, cwd=cwd, limit=limit
+        )
+        await asyncio.to_thread(jobs.begin, task)
 
     async def interrupt(self) -> None:
         """End the running command, if any, within a second; jobs are left alone."""
@@ -156,27 +130,23 @@ class LocalExecutor:
         if running is not None:
             if not running.stop.done():
                 running.stop.set_result(None)
-            await asyncio.wait({running.over}, timeout=_STOP_GRACE + _TERM_GRACE)
+            await asyncio.wait({running.over}, timeout=_STOP_GRACE + _STUBBORN)
 
     async def state(self) -> ShellState:
         """Return the folder and exports as of the last command that ended by itself."""
         return ShellState(cwd=self._cwd, exports=dict(self._exports))
 
     async def close(self) -> None:
-        """End the shell and every job, with all their children. Safe to call twice."""
+        """End the shell with all its children; jobs go on. Safe to call twice."""
         self._closed = True
-        processes = [job.process for job in self._jobs.values()]
-        if self._shell is not None:
-            processes.append(self._shell.process)
-        for process in processes:
-            process.signal(signal.SIGKILL, group=True)
-        if self._started or self._shell is not None or self._turn.locked():
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            shell.process.signal(signal.SIGKILL, group=True)
+        if shell is not None or self._turn.locked():
             await asyncio.to_thread(end_marked, self._mark)
-        for process in processes:
-            await process.gone()
-            process.close()
-        self._jobs.clear()
-        self._shell = None
+        if shell is not None:
+            await shell.process.gone()
+            shell.process.close()
 
     async def _finished(
         self,
@@ -231,46 +201,23 @@ class LocalExecutor:
         return self._shell
 
     async def _launch(self, process: Process, words: list[str], mark: str) -> None:
-        if self._closed:
-            raise ToolError("The shell of this session is closed.", "Try again in the next turn.")
-        cwd = await asyncio.to_thread(_existing, self._cwd, self._folder)
-        env = {**self._base, **self._exports, MARK: mark}
+        cwd, env = await self._setting(mark)
         try:
             await process.start(words, env, cwd)
         except (OSError, ValueError) as error:
             raise ToolError(f"No shell could be started: {error}.") from error
 
+    async def _setting(self, mark: str) -> tuple[Path, dict[str, str]]:
+        """Return the folder and the whole environment of what is started next."""
+        if self._closed:
+            raise ToolError("The shell of this session is closed.", "Try again in the next turn.")
+        cwd = await asyncio.to_thread(_existing, self._cwd, self._folder)
+        return cwd, {**self._base, **self._exports, MARK: mark}
+
     def _drop(self) -> None:
         if self._shell is not None:
             self._shell.process.close()
             self._shell = None
-
-    async def _make_room(self) -> None:
-        ended = [name for name, job in self._jobs.items() if job.process.exited.done()]
-        if len(self._jobs) - len(ended) >= _JOBS:
-            raise ToolError(f"{_JOBS} jobs are running already.", "End one with shell_kill first.")
-        for name in ended[: max(0, len(self._jobs) + 1 - 2 * _JOBS)]:
-            self._jobs.pop(name).process.close()
-
-    def _job(self, name: str) -> _Job:
-        job = self._jobs.get(name)
-        if job is None:
-            known = ", ".join(self._jobs) or "none"
-            raise ToolError(f"There is no job '{name}'.", f"Jobs of this turn: {known}.")
-        return job
-
-    def _told(self, name: str, job: _Job) -> JobOutput:
-        exited = job.process.exited
-        job.process.drain()
-        output = job.output.take(whole=exited.done())
-        dropped, job.output.dropped = job.output.dropped, 0
-        return JobOutput(
-            job=name,
-            running=not exited.done(),
-            exit_code=exited.result() if exited.done() else None,
-            output=output,
-            dropped=dropped,
-        )
 
 
 def _existing(cwd: Path, otherwise: Path) -> Path:

@@ -1,8 +1,4 @@
-"""One child process in a session of its own, and the end of everything it started.
-
-A child that leaves its process group is still found: the environment it was started with carries
-a mark. Only one that also wipes its environment escapes.
-"""
+"""One child process in a session of its own: what it says, and the signals it gets."""
 
 from __future__ import annotations
 
@@ -13,34 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from engine.sandbox.capture import Pump
 
-__all__ = ["MARK", "Process", "end_marked"]
+__all__ = ["Process"]
 
-#: The variable every child of an executor carries; its value says whose child it is.
-MARK = "NOD_PROCESS"
-
-_ROUNDS = 5  # a process may fork while we look
 _REAP = 2.0  # seconds the system may take to report the end of a killed process
-
-
-def end_marked(prefix: str) -> None:
-    """Kill every process whose mark begins with `prefix`. Blocks for a few milliseconds."""
-    for _ in range(_ROUNDS):
-        if not any([_killed(each, prefix) for each in psutil.process_iter()]):
-            return
-
-
-def _killed(process: psutil.Process, prefix: str) -> bool:
-    try:
-        if not process.environ().get(MARK, "").startswith(prefix):
-            return False
-        process.kill()
-    except (psutil.Error, OSError):
-        return False
-    return True
 
 
 class Process(asyncio.SubprocessProtocol):

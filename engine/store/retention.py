@@ -30,6 +30,7 @@ _CASCADE = (
     "retention_wakes",
     "retention_watched",
     "retention_subscriptions",
+    "retention_jobs",
     "retention_artifacts",
     "retention_grants",
     "retention_sessions",

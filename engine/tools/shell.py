@@ -1,8 +1,4 @@
-"""Tools that run programs: one command and its result, and jobs in the background.
-
-Starting something is EXEC. What a running job printed is READ. Ending an own job is CONTROL: it
-changes nothing but what this session itself started, and must never have to wait for a person.
-"""
+"""The tool that runs a command in the session's shell; jobs: engine/schedule/job_tools.py."""
 
 from __future__ import annotations
 
@@ -11,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from engine.errors import ToolError
-from engine.sandbox.base import Executor, JobOutput, Ran
+from engine.sandbox.base import Executor, Ran
 from engine.tools.base import Result, Risk, ToolContext, tool
 
-__all__ = ["TOOLS", "run_shell", "shell_kill", "shell_output", "shell_start"]
+__all__ = ["TOOLS", "checked", "preview", "run_shell", "shell_of"]
 
 _DEFAULT = 120.0  # seconds
 _CAP = 600.0  # seconds
@@ -36,24 +32,26 @@ def _seconds(value: Any) -> float:
     return _DEFAULT if math.isnan(seconds) or seconds <= 0 else min(seconds, _CAP)
 
 
-def _checked(command: str) -> str:
+def checked(command: str) -> str:
+    """Return the command; raises ToolError when it is none."""
     if not command.strip() or "\0" in command:
         raise ToolError("The command is empty or holds a NUL byte.", "Write a shell command.")
     return command
 
 
-async def _shell(ctx: ToolContext) -> Executor:
+async def shell_of(ctx: ToolContext) -> Executor:
+    """Return the session's shell, opened when first used."""
     return cast(Executor, await ctx.executor())
 
 
-async def _preview(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+async def preview(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     """Show the whole command, never a part of it, and where it will run."""
-    state = await (await _shell(ctx)).state()
+    state = await (await shell_of(ctx)).state()
     return f"In {state.cwd}:\n{arguments['command']}"
 
 
 # The tool's own limit is above the longest command's, with its grace, so that the shell ends it.
-@tool(risk=Risk.EXEC, preview=_preview, accept=_straight, timeout=_CAP + 30, result_budget=24_000)
+@tool(risk=Risk.EXEC, preview=preview, accept=_straight, timeout=_CAP + 30, result_budget=24_000)
 async def run_shell(
     ctx: ToolContext,
     command: str,
@@ -64,17 +62,17 @@ async def run_shell(
 
     The shell stays: a folder you change to, variables you export and an environment you activate
     are there for the next command. Commands read an empty input, so pass flags such as --yes. For
-    what should go on running, use shell_start.
+    what takes longer, or should go on running, use job_start.
 
     Args:
         command: What to run, for bash.
         timeout: Seconds after which it is ended; 120 when left out, 600 at most.
         description: What it is for, in a few words, for the person who is asked.
     """
-    shell = await _shell(ctx)
+    shell = await shell_of(ctx)
     ctx.before_act()
     seconds = _seconds(timeout)
-    ran = await shell.run(_checked(command), seconds)
+    ran = await shell.run(checked(command), seconds)
     return Result(
         text=_report(ran, seconds),
         ok=ran.exit_code == 0 and not ran.timed_out and not ran.interrupted,
@@ -87,44 +85,6 @@ async def run_shell(
             "truncated": ran.truncated,
         },
     )
-
-
-@tool(risk=Risk.EXEC, preview=_preview)
-async def shell_start(ctx: ToolContext, command: str, description: str = "") -> Result:
-    """Start a shell command in the background and return its job id at once.
-
-    It starts in the folder and with the exports of the shell, and ends when this turn ends or
-    waits for a person.
-
-    Args:
-        command: What to run, for bash.
-        description: What it is for, in a few words, for the person who is asked.
-    """
-    shell = await _shell(ctx)
-    ctx.before_act()
-    job = await shell.start(_checked(command))
-    display = {"command": command, "description": description, "job": job}
-    return Result(text=f"Started as {job}. Read it with shell_output.", display=display)
-
-
-@tool(risk=Risk.READ, result_budget=24_000)
-async def shell_output(ctx: ToolContext, job: str) -> Result:
-    """Return what a background job printed since you last asked, and whether it still runs.
-
-    Args:
-        job: The id that shell_start returned, for example bg-1.
-    """
-    return Result(text=_told(await (await _shell(ctx)).output(job)))
-
-
-@tool(risk=Risk.CONTROL, result_budget=24_000)
-async def shell_kill(ctx: ToolContext, job: str) -> Result:
-    """End a background job and everything it started; returns what it printed last.
-
-    Args:
-        job: The id that shell_start returned, for example bg-1.
-    """
-    return Result(text=_told(await (await _shell(ctx)).kill(job)))
 
 
 def _report(ran: Ran, seconds: float) -> str:
@@ -142,14 +102,8 @@ def _report(ran: Ran, seconds: float) -> str:
     return _joined(ran.output, f"[{'; '.join(notes)}; folder {ran.cwd}]")
 
 
-def _told(said: JobOutput) -> str:
-    state = "running" if said.running else f"exited with code {said.exit_code}"
-    lost = f"; {said.dropped} bytes before this were dropped" if said.dropped else ""
-    return _joined(said.output, f"[{said.job} {state}{lost}]")
-
-
 def _joined(output: str, note: str) -> str:
     return f"{output}{'' if not output or output.endswith(chr(10)) else chr(10)}{note}"
 
 
-TOOLS = [run_shell, shell_kill, shell_output, shell_start]
+TOOLS = [run_shell]

@@ -47,6 +47,7 @@ def connection() -> Iterator[sqlite3.Connection]:
         pytest.param("fire_at_work", "fires_at_work", id="every-fire-asks-for-the-run-before"),
         pytest.param("sessions_wanted", "sessions_worker", id="the-watch-of-two-workers"),
         pytest.param("sessions_runnable", "sessions_runnable", id="what-is-runnable"),
+        pytest.param("jobs_running", "jobs_running", id="every-look-asks-what-runs"),
     ],
 )
 def test_a_hot_query_is_answered_by_its_index(

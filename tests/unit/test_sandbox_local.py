@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ToolError
-from engine.sandbox.base import JobOutput, Ran, ShellState
+from engine.sandbox.base import Ran, ShellState
 from engine.sandbox.capture import Tail
 from engine.sandbox.local import LocalExecutor
+from tests.fakes.jobs import is_gone, pid_in, until
 
 LONG = 20.0  # seconds; no test waits for it
 
@@ -36,37 +38,6 @@ async def opened(folder: Path, **given: Any) -> AsyncIterator[LocalExecutor]:
 async def shell(tmp_path: Path) -> AsyncIterator[LocalExecutor]:
     async with opened(tmp_path, grace=0.3) as executor:
         yield executor
-
-
-async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Look again and again, since another process offers no event to wait for."""
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
-async def pid_in(file: Path) -> int:
-    await until(lambda: file.exists() and file.read_text().endswith("\n"))
-    return int(file.read_text())
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-async def all_of(shell: LocalExecutor, job: str) -> tuple[str, JobOutput]:
-    """Collect what a job prints until it has ended."""
-    text = ""
-    async with asyncio.timeout(10):
-        while True:
-            said = await shell.output(job)
-            text += said.output
-            if not said.running:
-                return text, said
-            await asyncio.sleep(0.01)
 
 
 # -- a shell that stays
@@ -178,12 +149,9 @@ async def test_no_secret_of_ours_reaches_a_command(
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-secret")
     monkeypatch.setenv("EXTRA", "let through")
     async with opened(tmp_path, passed=["EXTRA"]) as shell:
-        job = await shell.start("printenv")
-        said, _ = await all_of(shell, job)
         ran = await shell.run("printenv", LONG)
-    for text in (ran.output, said):
-        assert "sk-secret" not in text and "xoxb" not in text
-        assert f"HOME={tmp_path}\n" in text and "EXTRA=let through\n" in text
+    assert "sk-secret" not in ran.output and "xoxb" not in ran.output
+    assert f"HOME={tmp_path}\n" in ran.output and "EXTRA=let through\n" in ran.output
 
 
 @pytest.mark.parametrize("profile", [".bashrc", ".bash_profile", ".profile"])
@@ -324,8 +292,7 @@ async def test_bytes_that_are_no_text_are_replaced(shell: LocalExecutor) -> None
 async def test_an_interrupt_ends_the_command_within_a_second(
     shell: LocalExecutor, command: str
 ) -> None:
-    """S-05: and leaves jobs alone."""
-    job = await shell.start("sleep 999")
+    """S-05."""
     running = asyncio.ensure_future(shell.run(f"touch begun; {command}", LONG))
     folder = (await shell.state()).cwd
     await until(lambda: (folder / "begun").exists())
@@ -334,7 +301,6 @@ async def test_an_interrupt_ends_the_command_within_a_second(
     ran = await running
     assert time.monotonic() - began < 1.0
     assert (ran.interrupted, ran.timed_out) == (True, False) and "next" not in ran.output
-    assert (await shell.output(job)).running
     assert (await shell.run("echo on", LONG)).output == "on\n"
 
 
@@ -356,78 +322,11 @@ async def test_a_cancelled_command_is_killed(shell: LocalExecutor, tmp_path: Pat
     assert (await shell.run("echo $A", LONG)).output == "1\n"
 
 
-# -- jobs
-
-
-async def test_a_job_is_read_bit_by_bit_and_tells_its_code(
-    shell: LocalExecutor, tmp_path: Path
-) -> None:
-    """D-174, S-08."""
-    os.mkfifo(tmp_path / "go")
-    job = await shell.start("echo one; cat go; echo two; exit 3")
-    assert job == "bg-1"
-    first = ""
-    while not first:
-        first = (await shell.output(job)).output
-        await asyncio.sleep(0.01)
-    assert first == "one\n"
-    quiet = await shell.output(job)
-    assert quiet == JobOutput(job=job, running=True, exit_code=None, output="")
-    await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
-    text, last = await all_of(shell, job)
-    assert (text, last.exit_code) == ("go\ntwo\n", 3)
-    assert (await shell.output(job)).exit_code == 3
-
-
-async def test_a_job_starts_where_the_shell_is(shell: LocalExecutor) -> None:
-    await shell.run("mkdir sub; cd sub; export A=1", LONG)
-    text, _ = await all_of(shell, await shell.start("echo $A; pwd; cat"))
-    assert text.startswith("1\n") and text.endswith("/sub\n")
-
-
-async def test_a_job_that_prints_for_ever_is_bounded(tmp_path: Path) -> None:
-    """W-34."""
-    async with opened(tmp_path, limit=100) as shell:
-        job = await shell.start("yes")
-        await until(lambda: shell._jobs[job].output.dropped > 1_000_000)
-        said = await shell.output(job)
-        assert len(said.output) <= 100 and said.dropped > 1_000_000
-        assert not (await shell.kill(job)).running
-
-
-async def test_killing_a_job_ends_all_it_started(shell: LocalExecutor, tmp_path: Path) -> None:
-    job = await shell.start(
-        "setsid sh -c 'echo $$ > far; exec sleep 999' & sh -c 'echo $$ > near; exec sleep 999'"
-    )
-    pids = [await pid_in(tmp_path / name) for name in ("far", "near")]
-    other = await shell.start("sleep 999")
-    said = await shell.kill(job)
-    assert (said.running, said.exit_code) == (False, 143)
-    for pid in pids:
-        await until(lambda pid=pid: is_gone(pid))
-    assert (await shell.output(other)).running
-
-
-@pytest.mark.parametrize("act", ["output", "kill"])
-async def test_an_unknown_job_is_an_error(shell: LocalExecutor, act: str) -> None:
-    """D-174."""
-    with pytest.raises(ToolError, match="no job 'bg-9'"):
-        await getattr(shell, act)("bg-9")
-
-
-async def test_there_is_a_limit_of_jobs_at_once(shell: LocalExecutor) -> None:
-    jobs = [await shell.start("exec sleep 999") for _ in range(16)]
-    with pytest.raises(ToolError, match="16 jobs are running already"):
-        await shell.start("sleep 999")
-    await shell.kill(jobs[0])
-    assert await shell.start("sleep 999") == "bg-17"
-
-
 # -- the end
 
 
 async def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
-    """W-34: shell, children, jobs, and what went into a session of its own."""
+    """W-34: shell, children, and what went into a session of its own."""
     shell = LocalExecutor(tmp_path)
     mine = "sh -c 'echo $$ > {0}; exec sleep 999'"
     await shell.run(
@@ -435,17 +334,16 @@ async def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
         f" trap '' TERM INT; nohup {mine.format('deaf')} & sleep 0",
         LONG,
     )
-    await shell.start(f"{mine.format('job')}; :")
-    names = ("shell", "child", "away", "deaf", "job")
+    names = ("shell", "child", "away", "deaf")
     pids = [await pid_in(tmp_path / name) for name in names]
     await shell.close()
     await shell.close()
     for pid in pids:
-        await until(lambda pid=pid: is_gone(pid))
+        await until(partial(is_gone, pid))
     with pytest.raises(ToolError, match="closed"):
         await shell.run("echo", LONG)
     with pytest.raises(ToolError, match="closed"):
-        await shell.start("echo")
+        await shell.start("echo", tmp_path / "jtest", LONG)
 
 
 async def test_closing_ends_a_command_that_runs(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from engine.errors import ToolError
 from engine.sandbox.local import LocalExecutor
 from engine.tools.base import Risk, ToolContext
-from engine.tools.shell import run_shell, shell_kill, shell_output, shell_start
+from engine.tools.shell import run_shell
 from tests.fakes.context import make_context
 
 
@@ -29,10 +28,8 @@ async def ctx(tmp_path: Path) -> AsyncIterator[ToolContext]:
     await shell.close()
 
 
-def test_what_starts_a_program_is_exec_and_what_looks_at_it_is_not() -> None:
-    tools = (run_shell, shell_start, shell_output, shell_kill)
-    assert [each.risk for each in tools] == [Risk.EXEC, Risk.EXEC, Risk.READ, Risk.CONTROL]
-    assert all(each.target is None for each in tools)
+def test_what_starts_a_program_is_exec() -> None:
+    assert run_shell.risk is Risk.EXEC and run_shell.target is None
     assert run_shell.timeout > 600
 
 
@@ -89,12 +86,12 @@ def test_the_default_timeout_is_two_minutes() -> None:
     assert run_shell.check({"command": "ls"})["timeout"] == 120.0
 
 
-@pytest.mark.parametrize("tool", [run_shell, shell_start])
-async def test_the_card_shows_the_whole_command_and_its_folder(ctx: ToolContext, tool: Any) -> None:
+async def test_the_card_shows_the_whole_command_and_its_folder(ctx: ToolContext) -> None:
     """W-08."""
     await run_shell.run(ctx, command="mkdir sub; cd sub")
     command = "echo " + "x" * 5_000 + "\nrm -rf build"
-    shown = await tool.preview(ctx, {"command": command})
+    assert run_shell.preview is not None
+    shown = await run_shell.preview(ctx, {"command": command})
     assert shown == f"In {ctx.cwd}/sub:\n{command}"
 
 
@@ -105,34 +102,16 @@ async def test_a_preview_starts_no_process(ctx: ToolContext) -> None:
     assert shell._shell is None
 
 
-@pytest.mark.parametrize("tool", [run_shell, shell_start])
 @pytest.mark.parametrize("command", ["", "  \n", "echo a\0b"])
-async def test_a_command_that_is_none_is_refused(ctx: ToolContext, tool: Any, command: str) -> None:
+async def test_a_command_that_is_none_is_refused(ctx: ToolContext, command: str) -> None:
     with pytest.raises(ToolError, match="empty or holds a NUL"):
-        await tool.run(ctx, command=command)
+        await run_shell.run(ctx, command=command)
 
 
-@pytest.mark.parametrize("tool", [run_shell, shell_start])
-async def test_nothing_starts_when_it_is_too_late(ctx: ToolContext, tool: Any) -> None:
+async def test_nothing_starts_when_it_is_too_late(ctx: ToolContext) -> None:
     def late() -> None:
         raise TimeoutError("act_by has passed")
 
     with pytest.raises(TimeoutError):
-        await tool.run(replace(ctx, before_act=late), command="touch done")
+        await run_shell.run(replace(ctx, before_act=late), command="touch done")
     assert not (ctx.cwd / "done").exists()
-
-
-async def test_a_job_is_started_read_and_ended(ctx: ToolContext) -> None:
-    """S-08, D-174."""
-    started = await shell_start.run(ctx, command="echo up; exec sleep 999", description="serve")
-    assert "bg-1" in started.text
-    text = ""
-    async with asyncio.timeout(5):
-        while "up" not in text:
-            text = (await shell_output.run(ctx, job="bg-1")).text
-            await asyncio.sleep(0.01)
-    assert text == "up\n[bg-1 running]"
-    assert (await shell_output.run(ctx, job="bg-1")).text == "[bg-1 running]"
-    assert (await shell_kill.run(ctx, job="bg-1")).text == "[bg-1 exited with code 143]"
-    with pytest.raises(ToolError, match="no job 'bg-2'"):
-        await shell_kill.run(ctx, job="bg-2")

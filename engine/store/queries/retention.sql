@@ -13,6 +13,7 @@ where state = 'idle' and worker is null and turn_seq = 0 and wanted <= seen and 
     where d.session_id = s.id and d.kind = 'show' and d.status = 'open' and d.payload <> '{}')
   and not exists (select 1 from wakes w where w.session_id = s.id and w.status = 'waiting')
   and not exists (select 1 from subscriptions u where u.session_id = s.id)
+  and not exists (select 1 from jobs j where j.session_id = s.id and j.ended_at is null)
 order by id limit :limit
 
 -- Whoever wants the session meanwhile has raised `wanted`, and it stays.
@@ -58,6 +59,9 @@ delete from watched where session_id = :session
 
 -- name: retention_subscriptions
 delete from subscriptions where session_id = :session
+
+-- name: retention_jobs
+delete from jobs where session_id = :session
 
 -- name: retention_artifacts
 delete from artifacts where session_id = :session

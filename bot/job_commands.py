@@ -1,0 +1,77 @@
+"""The command that shows a thread's background jobs, what one printed, and stops one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bot.commanding import Command, Context
+from engine.errors import NodError, SessionError, ToolError
+from engine.sandbox import jobs as sandbox
+from engine.schedule import jobs
+from engine.schedule.jobs import Job
+from engine.store.base import Tx
+
+__all__ = ["JOBS", "job_lines"]
+
+TAIL = 2_000  # bytes of output that are shown
+
+
+async def _jobs(context: Context, given: list[str]) -> str:
+    if not given:
+        known = await context.store.read(lambda tx: jobs.listed(tx, _session(tx, context)))
+        lines = job_lines(known, context.house.now())
+        return "\n".join(lines) or "This thread's session has started no job."
+    if len(given) == 2 and given[0] != "stop":
+        raise NodError("/jobs was not understood.", "Write: /jobs, /jobs ID, or /jobs stop ID.")
+    job = await context.store.read(lambda tx: _find(tx, context, given[-1]))
+    folder = jobs.folder_of(context.house.data, job.session, job.id)
+    if len(given) == 2 and job.running:
+        try:
+            await asyncio.to_thread(sandbox.stop, folder)
+        except OSError as error:
+            raise ToolError(f"{job.id} cannot be stopped: {error.strerror}.") from error
+    return await asyncio.to_thread(_shown, folder, job, context.house.now())
+
+
+def _session(tx: Tx, context: Context) -> str:
+    session = context.session(tx)
+    if context.person.id != session.owner and context.person.role == "member":
+        raise SessionError("This session belongs to somebody else.", "Ask them, or an owner.")
+    return session.id
+
+
+def _find(tx: Tx, context: Context, start: str) -> Job:
+    return jobs.find(tx, _session(tx, context), start.strip("`"))
+
+
+def job_lines(known: list[Job], now: float) -> list[str]:
+    """Return a line for each job: how it stands, and its command."""
+    return [f"- {jobs.told(each, now)} `{_short(each.command)}`" for each in known]
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.replace("`", "'").split())
+    return line if len(line) <= 60 else f"{line[:59]}…"
+
+
+def _shown(folder: Path, job: Job, now: float) -> str:
+    """Return how the job stands by its own files, and the end of what it printed."""
+    try:
+        said = sandbox.read(folder, None, TAIL).text
+    except OSError as error:
+        said = f"(its output cannot be read: {error.strerror})"
+    told = jobs.told(jobs.as_written(folder, job), now)
+    fence = "```"
+    while fence in said:
+        fence += "`"
+    return f"{told}\n{fence}\n{said.rstrip()}\n{fence}" if said.strip() else told
+
+
+JOBS = Command(
+    name="jobs",
+    usage="[[stop] ID]",
+    help="background jobs of this thread, what one printed, or stop one",
+    run=_jobs,
+    most=2,
+)
