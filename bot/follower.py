@@ -15,11 +15,12 @@ from functools import partial
 from bot import answers, showing
 from bot.outbox import Shown, fingerprint
 from bot.showing import Part
+from bot.signing import Sign
 from bot.stage import Stage
 from bot.surfaces.base import MORE, Message, SurfaceError
 from engine import sessions
 from engine.errors import NodError, ToolError
-from engine.events import Event
+from engine.events import Event, Kind
 from engine.inbox import Prompt
 from engine.store.base import Row, Tx
 from engine.turn.journal import event_from
@@ -63,6 +64,7 @@ class Follower:
         #: Facts from this place on are new; those before it may have been shown by an earlier run.
         self._live_from: int | None = None
         self._writes: list[Callable[[Tx], object]] = []
+        self._sign = Sign(stage.outbox)
         #: The answer that is being written: where, its text so far, its ref once it is shown.
         self._place = (0, 0)
         self._text = ""
@@ -117,6 +119,15 @@ class Follower:
 
     # -- going on
 
+    @property
+    def at_work(self) -> bool:
+        """A sign of work is shown: the turn is open, and waits for nobody."""
+        return self._sign.shown
+
+    async def close(self) -> None:
+        """Show no sign any more."""
+        await self._sign.close()
+
     async def advance(self) -> None:
         """Show everything that is there, then return. Raises what the surface or store raised."""
         if not self.home:
@@ -157,6 +168,9 @@ class Follower:
         return [event_from(row) for row in rows]
 
     async def _show_all(self, facts: Sequence[Event]) -> None:
+        """Show these, with a sign for as long as something is at work."""
+        if any(fact.kind is Kind.TOOL_STARTED and not self._in_doubt(fact.seq) for fact in facts):
+            self._sign.begin(self.home)  # a turn that waited for somebody goes on
         for part in showing.parts(facts):
             try:
                 await self._show[part.kind](part)
@@ -165,6 +179,8 @@ class Follower:
                 if _passing(error) and self._stage.now() - since < TRIED_FOR:
                     raise
                 self._give_up(part, error)
+        if any(fact.kind is Kind.TURN_END for fact in facts):
+            self._sign.end()
         if self._writes:
             await self._flush(facts[-1].seq)
 
@@ -203,18 +219,16 @@ class Follower:
     # -- what is shown
 
     async def _typing(self, part: Part) -> None:
-        if self._in_doubt(part.facts[0].seq):
-            return
-        try:
-            async with asyncio.timeout(5.0):
-                await self._stage.outbox.surface(self.home).typing(self.home)
-        except (SurfaceError, TimeoutError, ToolError):
-            _log.info("no sign of work could be shown in %s", self.home)
+        """A sign comes beside the rest: it may take long, or fail."""
+        if not self._in_doubt(part.facts[0].seq):
+            self._sign.begin(self.home)
 
     async def _answer(self, part: Part) -> None:
         """The answer replaces what was streamed of it, or is posted."""
         fact, message = part.facts[0], part.message
         subject = f"answer:{self.session}/{fact.turn}/{fact.iteration}"
+        if part.final:
+            self._sign.end()  # what comes after the answer would stay below it
         if part.final and self._stage.small(self.home):
             message = replace(message, footer=await self._footer(fact))
         streamed = self._place == (fact.turn, fact.iteration)

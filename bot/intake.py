@@ -407,7 +407,7 @@ class Intake:
         """Somebody unknown: the owner is asked once, and the message waits for the answer."""
         tenant, platform = self._house.tenant, ThreadTarget.parse(said.target).surface
         waiting = answers.waiting_as(platform, said.person.id)
-        self._overhear(tx, said, waiting)
+        self._note_unknown(tx, said, waiting)
         if not (said.addressed or said.direct):
             return _Done("ignored")
         if pairing.closed(tx, tenant, platform):
@@ -438,7 +438,7 @@ class Intake:
         )
         return _Done("waiting", _STRANGER if new and not said.bot else "")
 
-    def _overhear(self, tx: Tx, said: Said, waiting: str) -> None:
+    def _note_unknown(self, tx: Tx, said: Said, waiting: str) -> None:
         """Note that somebody unknown wrote in a session's thread: nobody is alone there now."""
         session = sessions.find_thread(tx, self._house.tenant, said.target)
         if session is not None:
@@ -446,8 +446,8 @@ class Intake:
                 "mail_noted",
                 tenant=self._house.tenant,
                 session=session,
-                kind="overheard",
-                key=f"overheard:{session}",
+                kind="unknown",
+                key=f"unknown:{session}",
                 target=said.target,
                 by=waiting,
                 now=self._house.now(),

@@ -124,6 +124,7 @@ class Presenter:
             # The next event, or the next look at the store, takes the session up again.
             del self._followers[follower.session]
             follower.handled.set()
+            await follower.close()
 
     async def _follow_on(self, follower: Follower) -> None:
         failures = 0
@@ -133,7 +134,7 @@ class Presenter:
                 failures = 0
                 if not await self._moves(follower):
                     await follower.settle()
-                    if not follower.wake.is_set():
+                    if not (follower.wake.is_set() or follower.at_work):
                         return
             except _FAILURES as error:
                 failures += 1

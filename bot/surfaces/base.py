@@ -210,6 +210,8 @@ class Capabilities:
     edit_every: float = 0.0
     #: It shows a footer in small letters, so that one may stand below every answer.
     small_text: bool = False
+    #: Seconds after which the sign of work (`typing`) is shown again; 0: it is shown once.
+    sign_fades: float = 0.0
     modals: bool = False
     reactions: bool = False
     threads: bool = False

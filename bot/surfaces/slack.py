@@ -49,6 +49,7 @@ _CAPABILITIES = Capabilities(
     file_bytes=1_000_000_000,
     edit_every=1.2,  # chat.update: some 50 a minute and workspace; merged, and paced by Slack
     small_text=True,
+    sign_fades=90.0,  # a status is cleared after two minutes
     modals=True,
     reactions=True,
     threads=True,

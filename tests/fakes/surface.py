@@ -62,6 +62,9 @@ class MemorySurface:
         #: Targets whose posts wait until the event is set.
         self.slow: dict[str, asyncio.Event] = {}
         self.typed: list[str] = []
+        #: Raised by the next signs of work, one each; and set: they never come back.
+        self.typing_failures: list[BaseException] = []
+        self.typing_hangs = False
         #: What people have written in a thread, by target.
         self.lines: dict[str, list[Line]] = {}
         self.changed = asyncio.Condition()
@@ -109,6 +112,11 @@ class MemorySurface:
 
     async def typing(self, target: str) -> None:
         self.typed.append(target)
+        await self._tell()
+        if self.typing_failures:
+            raise self.typing_failures.pop(0)
+        if self.typing_hangs:
+            await asyncio.Event().wait()
 
     async def history(self, target: str, since: float) -> list[Line]:
         own = [

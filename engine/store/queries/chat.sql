@@ -117,7 +117,7 @@ order by updated_at desc, id desc limit 1
 -- name: mail_of_others
 select id from mailbox
 where session_id = :session and principal_id <> :by
-  and kind in ('message', 'note', 'answer', 'stop', 'hop', 'overheard')
+  and kind in ('message', 'note', 'answer', 'stop', 'hop', 'unknown')
 limit 1
 
 -- name: mail_latest
