@@ -57,6 +57,8 @@ class Api:
         self._ground = ground
         self._ctx = ctx
         self._rehearsed = rehearsed
+        #: An act was sent in this call, whatever became of it.
+        self.acted = False
 
     @property
     def ctx(self) -> ToolContext:
@@ -117,6 +119,7 @@ class Api:
         request = await self._request(method, path, query, headers, segments, body, act=True)
         if self._rehearsed:
             raise Planned(request)
+        self.acted = True
         return (await self._sent(request)).json()
 
     async def pages(

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from connectors.accounts import Account
 from connectors.api import Api, Paging, by_cursor, by_link, by_page
-from connectors.declaring import Declaration, Declared, made
+from connectors.declaring import Declaration, Declared, made, understood
 from connectors.http import Http, Limits, Reply
 from engine.tools.base import Result, Risk, Tool
 
@@ -201,4 +201,6 @@ class Connector:
         """
         if self.checked is None:
             return Identity(label=account.label, text=f"{self.title} cannot be checked.")
-        return await self.checked(Api(self, ground, account))
+        api = Api(self, ground, account)
+        with understood(api):
+            return await self.checked(api)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from connectors.api import Api, Planned
-from connectors.http import Request
+from connectors.http import Request, Unreachable, Unsure
 from engine.tools.base import Result, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
     from connectors.base import Connector, Ground
 
-__all__ = ["Declaration", "Declared", "made"]
+__all__ = ["Declaration", "Declared", "made", "understood"]
 
 #: Characters of a request on the card of an act.
 PREVIEW = 4_000
+
+_log = logging.getLogger(__name__)
 
 Declared = Callable[..., Awaitable[Result]]
 
@@ -45,7 +49,8 @@ def made(connector: Connector, declaration: Declaration, ground: Ground) -> Tool
 
     async def run(ctx: ToolContext, /, **arguments: Any) -> Result:
         opened = await api(ctx, arguments, rehearsed=False)
-        return await declared(opened, **_own(arguments))
+        with understood(opened):
+            return await declared(opened, **_own(arguments))
 
     _dress(run, declared, name)
     for hook in ("look_up", "witness"):
@@ -58,6 +63,21 @@ def made(connector: Connector, declaration: Declaration, ground: Ground) -> Tool
     if not text:
         raise TypeError(f"tool {name} has no docstring, so no model could use it")
     return Tool(name=name, description=text.split("\n\nArgs:")[0].strip(), run=run, **options)
+
+
+@contextmanager
+def understood(api: Api) -> Iterator[None]:
+    """Turn what reading an answer of an unforeseen form raises into a sentence.
+
+    Raises Unreachable; Unsure when an act was sent before.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        title = api.connector.title
+        _log.warning("an answer of %s is not understood", title, exc_info=error)
+        what = f"{title} answered in a form that is not understood ({type(error).__name__})."
+        raise (Unsure if api.acted else Unreachable)(what) from None
 
 
 def _own(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +113,8 @@ def _previewed(
         if preview is not None:
             return await preview(opened, _own(arguments))
         try:
-            await declared(opened, **_own(arguments))
+            with understood(opened):
+                await declared(opened, **_own(arguments))
         except Planned as planned:
             return _request_in_words(planned.request)
         return "It would change nothing."

@@ -163,7 +163,7 @@ class Http:
 
         if request.act:
             return await self._act(request)
-        patience = {"attempts": ATTEMPTS, "timeout": PATIENCE, "wait_initial": 0.2}
+        patience = {"attempts": ATTEMPTS, "timeout": PATIENCE, "wait_jitter": 0.2}
         try:
             async for attempt in stamina.retry_context(on=_pause, **patience):  # type: ignore[arg-type]
                 with attempt:

@@ -73,11 +73,11 @@ def secrets_of(environ: Mapping[str, str], data: Path) -> Secrets:
     return Secrets(environ, data)
 
 
-def load(name: str) -> Connector:
+def load(name: str, catalogue: Mapping[str, Entry] = CONNECTORS) -> Connector:
     """Return the connector; blocking, for it may be imported now. Raises NodError: no such one."""
-    entry = CONNECTORS.get(name)
+    entry = catalogue.get(name)
     if entry is None:
-        known = ", ".join(sorted(CONNECTORS))
+        known = ", ".join(sorted(catalogue))
         raise NodError(f"There is no connector '{name}'.", f"There are: {known}.")
     found: Connector = import_module(entry.module).CONNECTOR
     return found
@@ -104,12 +104,14 @@ class Connectors:
         credentials: Credentials,
         tenant: str,
         bases: Mapping[str, str],
+        catalogue: Mapping[str, Entry] = CONNECTORS,
     ) -> None:
         self._store = store
         self._tools = tools
         self._credentials = credentials
         self._tenant = tenant
         self._bases = bases
+        self._catalogue = catalogue
         self._standing: Ground | None = None
         self._added: dict[str, Connector] = {}
         self._adding = asyncio.Lock()
@@ -117,8 +119,9 @@ class Connectors:
     async def __aenter__(self) -> Connectors:
         """Put in the tools of what is connected, and of what needs no account."""
         found = await self._store.read(lambda tx: accounts.listed(tx, self._tenant))
-        connected = {each.connector for each in found} & CONNECTORS.keys()
-        for name in sorted(connected | {name for name, each in CONNECTORS.items() if each.open}):
+        connected = {each.connector for each in found} & self._catalogue.keys()
+        free = {name for name, each in self._catalogue.items() if each.open}
+        for name in sorted(connected | free):
             await self.add(name)
         return self
 
@@ -133,7 +136,7 @@ class Connectors:
         """
         async with self._adding:
             if name not in self._added:
-                connector = await asyncio.to_thread(load, name)
+                connector = await asyncio.to_thread(load, name, self._catalogue)
                 self._tools.replace(name, connector.tools(self._ground()))
                 self._added[name] = connector
         return self._added[name]
@@ -174,7 +177,7 @@ class Connectors:
             return (own or fitting)[0]
         labels = ", ".join(sorted({each.label for each in found}))
         if not found:
-            title = CONNECTORS[connector].title
+            title = self._catalogue[connector].title
             raise NeedsConnection(connector, "", f"{title} is not connected.")
         if not fitting:
             raise ToolError(f"No account '{label}' is connected.", f"Use one of: {labels}.")

@@ -1,0 +1,1 @@
+"""Servers that stand for vendors: each follows the published description of the vendor's API."""
