@@ -52,6 +52,8 @@ from engine.models.router import Router
 from engine.sandbox.base import ShellState
 from engine.sandbox.local import LocalExecutor
 from engine.schedule.alarm import Alarm
+from engine.schedule.job_tools import job_tools
+from engine.schedule.job_watch import JobWatch
 from engine.schedule.tools import schedule_tools
 from engine.store.base import Store, Tx
 from engine.store.lock import AdvanceLock
@@ -156,7 +158,16 @@ class App:
         settings = self.settings
         self._catalogue = load_catalogue(settings)
         self.picked = await pick(settings, self._environ, self._catalogue)
+        self._jobs = JobWatch(
+            store=self.store,
+            now=self._now,
+            tenant=TENANT,
+            data=settings.data,
+            alone=self._alone,
+            on_due=self._poke,
+        )
         later = schedule_tools(self.store, settings.zone)
+        later += job_tools(self.store, settings.zone, self._jobs.nudge)
         tools = [*standard_tools(), *later, *connector_tools()]
         personas = Personas.load(settings.data / "personas")
         personas.check_tools({each.name for each in tools})
@@ -228,6 +239,7 @@ class App:
             )
         )
         await self._listen()
+        await enter(self._jobs)
         self._stack.push_async_callback(_ended, self._background())
 
     async def _listen(self) -> None:

@@ -14,6 +14,7 @@ from bot import answers, board, cards, keeping, listings
 from bot.commanding import Command, Context
 from bot.hook_commands import HOOK
 from bot.house_commands import HOUSE
+from bot.job_commands import JOBS, job_lines
 from bot.schedule_commands import SCHEDULE
 from engine import audit, inbox, people, sessions
 from engine.clock import mint
@@ -21,6 +22,7 @@ from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES, Prompt
 from engine.models.usage import by_model
 from engine.permissions.base import Mode
+from engine.schedule import jobs
 from engine.sessions import Post, Session
 from engine.store.base import Tx
 
@@ -78,6 +80,9 @@ async def _status(context: Context, given: list[str]) -> str:
             f"Turn {session.turn}{' (open)' if session.turn_seq else ''}",
             f"Waiting for a nod: {len(waiting)}",
         ]
+        lines += job_lines(
+            [each for each in jobs.listed(tx, session.id) if each.running], context.house.now()
+        )
         folders = [f"{r.path} ({'write' if r.writable else 'read'})" for r in session.roots]
         return "\n".join([*lines, f"Folders: {', '.join(folders)}"])
 
@@ -404,6 +409,7 @@ COMMANDS: Mapping[str, Command] = _table(
     ),
     Command(name="model", usage="[ID]", help="which model answers here", run=_model, most=1),
     SCHEDULE,
+    JOBS,
     HOOK,
     Command(name="threads", usage="", help="your threads on this surface", run=_threads),
     Command(name="sessions", usage="", help="your latest sessions", run=_sessions),

@@ -17,11 +17,13 @@ from engine.canonical import loads
 from engine.errors import NodError
 from engine.inbox import Person, Prompt
 from engine.permissions import rules
-from engine.schedule import schedules
+from engine.sandbox.local import LocalExecutor
+from engine.schedule import jobs, schedules
 from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from engine.tools.base import Risk
 from tests.fakes.chat import Chat, chatting
+from tests.fakes.jobs import ended, until
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.surface import MemorySurface
 from tests.fakes.world import probe
@@ -80,7 +82,7 @@ def test_every_command_is_in_the_help_and_has_a_line() -> None:
     for name, command in COMMANDS.items():
         assert (command.name, bool(command.help)) == (name, True)
     wanted = (
-        "help status inbox approve deny answer edit stop new retry undo mode model schedule hook "
+        "help status inbox approve deny answer edit stop new retry undo mode model schedule jobs hook "
         "threads sessions delete usage audit whoami "
         "rules files persona back settings hand role pair"
     )
@@ -479,3 +481,46 @@ async def test_a_member_is_shown_nobody_elses_sessions(chat: Chat, command: str)
     await chat.said("hello", "e1")
     assert "console:main" in await do(chat, command)
     assert "console:main" not in await do(chat, command, role="member", by="u7")
+
+
+# -- background jobs
+
+
+async def started(chat: Chat, command: str) -> jobs.Job:
+    """Start a job of this thread's session, as its tool would."""
+    session = await session_of(chat)
+    name, now = jobs.job_id(command), chat.context.house.now()
+    job = await chat.store.write(lambda tx: jobs.add(tx, session, name, command, 60.0, now))
+    folder = jobs.folder_of(chat.data, session.id, job.id)
+    await LocalExecutor(chat.data).start(command, folder, 60.0)
+    return job
+
+
+async def test_jobs_are_listed_read_and_stopped_in_their_thread(chat: Chat) -> None:
+    await chat.said("hello", "e1")
+    assert await do(chat, "jobs") == "This thread's session has started no job."
+    job = await started(chat, "echo up; echo '```'; exec sleep 999")
+    folder = jobs.folder_of(chat.data, job.session, job.id)
+    await until(lambda: any(each.stat().st_size > 3 for each in folder.glob("out-*")))
+    assert f"Job {job.id} has been running for" in await do(chat, "jobs")
+    assert f"Job {job.id} has been running for" in await do(chat, "status")
+    assert (await do(chat, f"jobs {job.id[:5]}")).endswith("\n````\nup\n```\n````")
+    assert "was stopped" in await do(chat, f"jobs stop {job.id}")
+    assert (await ended(folder)).how == "stopped"
+    assert "was stopped" in await do(chat, f"jobs stop {job.id}")
+
+
+@pytest.mark.parametrize(
+    ("line", "by", "role", "says"),
+    [
+        pytest.param("jobs jx", "console", "owner", "There is no job 'jx'", id="unknown"),
+        pytest.param("jobs kill jx", "console", "owner", "was not understood", id="verb"),
+        pytest.param("jobs", "bo", "member", "belongs to somebody else", id="not-theirs"),
+    ],
+)
+async def test_a_job_that_is_not_there_or_not_yours_is_refused(
+    chat: Chat, line: str, by: str, role: str, says: str
+) -> None:
+    await chat.said("hello", "e1")
+    with pytest.raises(NodError, match=says):
+        await do(chat, line, role, by)
