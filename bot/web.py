@@ -53,6 +53,11 @@ class Web:
         """The address it is reached under, for what is told to platforms and people."""
         return self._listening.url or f"http://{self._listening.host}:{self.port}"
 
+    @property
+    def public(self) -> str:
+        """The address people reach it under from anywhere, as set; empty: none is set."""
+        return self._listening.url
+
     async def add(self, method: str, path: str, handler: Handler) -> None:
         """Answer `method path` with `handler` from now on; opens the server.
 

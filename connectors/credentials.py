@@ -137,8 +137,18 @@ class Credentials:
                 told = await self._vendor.revoke(auth, client, _token(held))
             except NodError as error:
                 _log.info("%s could not be told of an end: %s", account.connector, error)
-        await asyncio.to_thread(self._secrets.delete, secret_name(account.id))
+        await self.drop(account)
         return told
+
+    async def drop(self, account: Account) -> None:
+        """Forget what opens an account, here only."""
+        await asyncio.to_thread(self._secrets.delete, secret_name(account.id))
+
+    async def move(self, draft: Account, account: Account) -> None:
+        """Let what opens `draft` open `account`."""
+        held = await self.secret(draft)
+        await self._write(account.id, held)
+        await self.drop(draft)
 
     async def client(self, auth: OAuth) -> Client:
         """Return who Nod is to the service. Raises NodError: it was not set up."""

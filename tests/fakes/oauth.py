@@ -36,6 +36,9 @@ class FakeOAuth:
     live: set[str] = field(default_factory=set)
     refreshes: int = 0
     revoked: list[str] = field(default_factory=list)
+    #: Keys of its API, and how often somebody asked who they are.
+    keys: set[str] = field(default_factory=lambda: {"good-key"})
+    looked: int = 0
     #: Errors of the token endpoint, the next first: (status, code).
     faults: list[tuple[int, str]] = field(default_factory=list)
     #: Refreshing brings a new refresh token, and ends the old one.
@@ -128,6 +131,14 @@ class FakeOAuth:
             {**said, "verification_uri": f"{self.url}/activate", "expires_in": 900}
         )
 
+    async def userinfo(self, request: web.Request) -> web.Response:
+        """Whose credentials these are."""
+        self.looked += 1
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if given not in self.live | self.keys:
+            return _error("invalid_token", 401)
+        return web.json_response({"sub": "ana"})
+
     async def revoke(self, request: web.Request) -> web.Response:
         form = await request.post()
         self.revoked.append(str(form.get("token")))
@@ -146,6 +157,7 @@ async def fake_oauth() -> AsyncIterator[FakeOAuth]:
     served.router.add_post("/token", fake.token)
     served.router.add_post("/device", fake.device)
     served.router.add_post("/revoke", fake.revoke)
+    served.router.add_get("/userinfo", fake.userinfo)
     runner = web.AppRunner(served, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

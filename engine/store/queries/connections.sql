@@ -69,3 +69,11 @@ update connecting set used_at = null where id = :id
 
 -- name: connecting_swept
 delete from connecting where until < :before
+
+-- name: connecting_live
+select id from connecting where until > :now and used_at is null limit 1
+
+-- What a new connection may answer.
+-- name: prompts_to_connect
+select * from prompts where tenant_id = :tenant and kind = 'connect' and status = 'pending'
+order by created_at, id

@@ -1,0 +1,523 @@
+"""Connecting an account: a link for one person, what comes back, and the word in their thread.
+
+A link is random, holds for ten minutes and connects once; the store has only its hash. So has it
+of the state the service is sent and of the cookie of the browser that began; the verifier of PKCE
+is made from the state, and kept nowhere. A key never passes through chat: its form is on the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bot import answers
+from bot.answers import House
+from bot.markup import plain
+from connectors import accounts
+from connectors.accounts import Account
+from connectors.registry import CONNECTORS, Connectors, Entry, load
+from engine import inbox, people, sessions
+from engine.canonical import dumps
+from engine.clock import mint
+from engine.errors import NeedsConnection, NodError, ToolError
+from engine.inbox import Person
+from engine.store.base import Row, Store, Tx
+from engine.targets import ThreadTarget
+
+if TYPE_CHECKING:  # loaded when something is connected
+    from bot.web import Web
+    from connectors.base import Auth, Identity, Key, OAuth
+    from connectors.credentials import Credentials
+    from connectors.oauth import DeviceGrant, Vendor
+
+__all__ = ["Asked", "ConnectError", "Connected", "Connecting"]
+
+#: Seconds a link holds, and again once the service's own page was opened.
+LINK = 600.0
+#: Seconds for a service to say whom the credentials are for.
+CHECK = 30.0
+#: Characters of one field of a form.
+FIELD = 5_000
+#: Surfaces that only whoever runs the process reaches, and those that answer a person privately.
+CONSOLE = frozenset({"console", "shell"})
+PRIVATE = CONSOLE | {"slack", "discord"}
+#: Grants of devices that are waited for at once.
+DEVICES = 20
+
+CALLBACK = "/connect/callback"
+
+_log = logging.getLogger(__name__)
+
+
+class ConnectError(NodError):
+    """Something cannot be connected; told on the page, and to the person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a link is for, as its page shows it."""
+
+    connector: str
+    title: str
+    about: str
+    #: Whose account it will be.
+    person: str
+    #: The service's own page, when Nod is registered there.
+    oauth: OAuth | None
+    #: The form.
+    key: Key | None
+    #: What to do when neither is possible.
+    lacks: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """What was connected."""
+
+    title: str
+    account: Account
+    #: What the service says of it.
+    text: str
+
+
+class Connecting:
+    """Gives links and finishes what they begin; an async context manager.
+
+    Args:
+        key: makes the verifiers of PKCE.
+        web: where the pages are; None: this process answers no requests.
+        enqueue, poke: the hints to the dispatcher and the presenter.
+        whisper: posts a text to a thread_target, and keeps it nowhere.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        house: House,
+        connectors: Connectors,
+        credentials: Credentials,
+        vendor: Vendor,
+        key: bytes,
+        web: Web | None,
+        enqueue: Callable[[str], None] = lambda session: None,
+        poke: Callable[[], None] = lambda: None,
+        whisper: Callable[[str, str], Awaitable[object]] | None = None,
+        catalogue: Mapping[str, Entry] = CONNECTORS,
+    ) -> None:
+        self._store = store
+        self._house = house
+        self._connectors = connectors
+        self._credentials = credentials
+        self._vendor = vendor
+        self._key = key
+        self._web = web
+        self._enqueue = enqueue
+        self._poke = poke
+        self._whisper = whisper
+        self._catalogue = catalogue
+        self._served = False
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Connecting:
+        """Answer links that were given before a restart."""
+        now = self._house.now()
+        await self._store.write(lambda tx: tx.run("connecting_swept", before=now - 24 * 3600.0))
+        live = await self._store.read(lambda tx: tx.one("connecting_live", now=now))
+        if live is not None:
+            await self._serve()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._waiting, return_exceptions=True)
+
+    # -- giving a link
+
+    async def offer(self, person: Person, name: str, place: str) -> str:
+        """Return what the person is told, privately, so that they can connect `name`.
+
+        `place` is the thread_target where they asked; the outcome is told there. Raises NodError
+        when there is no such connector, or no way to it from there.
+        """
+        entry = self._entry(name)
+        found = await self._ways(name)
+        base = await self._address(place)
+        if not base:
+            return await self._by_device(person, name, entry, found, place)
+        link = await self._link(person, name, place)
+        text = (
+            f"Connect {entry.title} here, within {LINK / 60:.0f} minutes: {base}/connect/{link}\n"
+            f"The link is for you alone and works once: what you connect acts as you."
+        )
+        if ThreadTarget.parse(place).surface in PRIVATE:
+            return text
+        return await self._aside(person, place, text)
+
+    async def _aside(self, person: Person, place: str, text: str) -> str:
+        """Send the text to where only the person reads it, and return what is said in `place`."""
+        tenant = self._house.tenant
+        found = await self._store.read(lambda tx: people.places_of(tx, tenant, person.id))
+        surface = ThreadTarget.parse(place).surface
+        direct = next((each for each in found if ThreadTarget.parse(each).surface == surface), "")
+        if place in found:
+            return text
+        if not direct or self._whisper is None:
+            raise ConnectError("Others read this place.", "Write /connect to me in private.")
+        await self._whisper(direct, text)
+        return "I have sent you the link in private."
+
+    async def _link(self, person: Person, name: str, place: str) -> str:
+        token, now = secrets.token_urlsafe(24), self._house.now()
+        await self._store.write(
+            lambda tx: tx.run(
+                "connecting_add",
+                id=_hash(token),
+                tenant=self._house.tenant,
+                connector=name,
+                principal=person.id,
+                place=place,
+                until=now + LINK,
+            )
+        )
+        return token
+
+    async def _address(self, place: str) -> str:
+        """Return the address of the pages, as whoever is in `place` reaches them; empty: none."""
+        if self._web is None:
+            return ""
+        if self._web.public:
+            await self._serve()
+            return self._web.public
+        if ThreadTarget.parse(place).surface not in CONSOLE:
+            return ""
+        await self._serve()
+        return f"http://127.0.0.1:{self._web.port}"
+
+    async def _serve(self) -> None:
+        if not self._served and self._web is not None:
+            from bot.connect_pages import Pages
+
+            self._served = True
+            await Pages(self).add_to(self._web)
+
+    # -- what a page does
+
+    async def asked(self, token: str) -> Asked:
+        """Return what the link is for; raises ConnectError when it holds no more."""
+        row = await self._live(token)
+        entry = self._entry(row["connector"])
+        found = await self._ways(row["connector"])
+        person = await self._person(row)
+        lacks, oauth = "", _first_oauth(found)
+        if oauth is not None:
+            try:
+                await self._credentials.client(oauth)
+            except NodError as error:
+                oauth, lacks = None, str(error)
+        return Asked(
+            connector=row["connector"],
+            title=entry.title,
+            about=entry.about,
+            person=person.name,
+            oauth=oauth,
+            key=_first_key(found),
+            lacks=lacks,
+        )
+
+    async def begin(self, token: str) -> tuple[str, str]:
+        """Return the address of the service's own page, and the cookie that binds the browser.
+
+        Raises ConnectError, or NodError when Nod is not registered there.
+        """
+        row = await self._live(token)
+        auth = await self._oauth(row["connector"])
+        client = await self._credentials.client(auth)
+        state, cookie = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        url = self._vendor.authorize_url(
+            auth,
+            client,
+            redirect=await self._address(row["place"]) + CALLBACK,
+            state=state,
+            verifier=_verifier(self._key, state),
+        )
+        now = self._house.now()
+        begun = await self._store.write(
+            lambda tx: tx.run(
+                "connecting_begun",
+                id=row["id"],
+                state=_hash(state),
+                browser=_hash(cookie),
+                until=now + LINK,
+                now=now,
+            )
+        )
+        if not begun:
+            raise _over()
+        return url, cookie
+
+    async def finish(self, state: str, cookie: str, code: str, error: str) -> Connected:
+        """Take what the service sent the browser back with. Raises ConnectError, NodError."""
+        row = await self._store.read(lambda tx: tx.one("connecting_of_state", state=_hash(state)))
+        if row is None or not secrets.compare_digest(row["browser_hash"], _hash(cookie)):
+            raise ConnectError(
+                "This did not begin in this browser, or it began anew since.",
+                "Open the link again.",
+            )
+        title = self._entry(row["connector"]).title
+        if error or not code:
+            raise ConnectError(f"{title} was not connected: you, or it, said no.", "Try it again.")
+        await self._use(row)
+        try:
+            auth = await self._oauth(row["connector"])
+            token = await self._vendor.exchange(
+                auth,
+                await self._credentials.client(auth),
+                code=code,
+                redirect=await self._address(row["place"]) + CALLBACK,
+                verifier=_verifier(self._key, state),
+            )
+            person = await self._person(row)
+            return await self.store(
+                person, row["connector"], token, token.scopes or auth.scopes, row["place"]
+            )
+        except BaseException:
+            await self._reopen(row)
+            raise
+
+    async def fill(self, token: str, values: Mapping[str, str]) -> Connected:
+        """Connect with what the form was filled with. Raises ConnectError; the link holds on."""
+        row = await self._live(token)
+        key = _first_key(await self._ways(row["connector"]))
+        if key is None:
+            raise ConnectError(f"{self._entry(row['connector']).title} takes no keys.")
+        held = read_fields(key, values)
+        await self._use(row)
+        try:
+            person = await self._person(row)
+            return await self.store(person, row["connector"], held, (), row["place"])
+        except BaseException:
+            await self._reopen(row)
+            raise
+
+    # -- keeping what came
+
+    async def store(
+        self,
+        person: Person,
+        name: str,
+        held: Any,
+        scopes: tuple[str, ...],
+        place: str,
+    ) -> Connected:
+        """Check what opens an account, keep it, and let go on what waited for it.
+
+        `held` is a Token, or the fields of a key. Raises ConnectError when it opens nothing.
+        """
+        draft = Account(
+            id=mint("k"), tenant=self._house.tenant, connector=name, label="", owner=person.id
+        )
+        await self._credentials.keep(draft.id, held)
+        try:
+            identity = await self._identity(draft)
+        except BaseException:
+            await self._credentials.drop(draft)
+            raise
+        account = await self._kept(draft, identity.label, scopes)
+        moved = await self._store.write(lambda tx: self._resolve(tx, account, person, place))
+        for session in moved:
+            self._enqueue(session)
+        self._poke()
+        return Connected(title=self._entry(name).title, account=account, text=identity.text)
+
+    async def _identity(self, draft: Account) -> Identity:
+        """Return whom the service takes the credentials for; raises ConnectError."""
+        title = self._entry(draft.connector).title
+        try:
+            async with asyncio.timeout(CHECK):
+                return await self._connectors.identity(draft)
+        except NeedsConnection:
+            raise ConnectError(f"{title} does not take this.", "Check it, try again.") from None
+        except ToolError as error:
+            raise ConnectError(f"{title} was not connected: {error.what}", error.fix) from None
+        except TimeoutError:
+            raise ConnectError(f"{title} did not answer in time.", "Try again.") from None
+
+    async def _kept(self, draft: Account, label: str, scopes: tuple[str, ...]) -> Account:
+        """Make the account, under the id it had if it was connected before."""
+        now = self._house.now()
+        account = await self._store.write(
+            lambda tx: accounts.add(
+                tx,
+                draft.tenant,
+                draft.connector,
+                plain(label)[:200] or draft.connector,
+                draft.owner,
+                scopes=scopes,
+                now=now,
+                id=draft.id,
+            )
+        )
+        if account.id != draft.id:
+            await self._credentials.move(draft, account)
+        return account
+
+    def _resolve(self, tx: Tx, account: Account, person: Person, place: str) -> list[str]:
+        """Answer the prompts that waited for this, and say so where it was asked for."""
+        house, moved = self._house, []
+        for row in tx.all("prompts_to_connect", tenant=house.tenant):
+            prompt = inbox.prompt_from(row)
+            meant = prompt.payload.get("account") or account.label
+            asked = prompt.approvers.get("person") == person.id
+            if (
+                asked
+                and prompt.payload["connector"] == account.connector
+                and meant == account.label
+            ):
+                surface = ThreadTarget.parse(place).surface
+                taken = answers.take(tx, house, prompt, {"kind": "done"}, person, surface)
+                moved += taken[1]
+        self._tell(tx, place, f"{self._entry(account.connector).title} is connected.", account.id)
+        return moved
+
+    def _tell(self, tx: Tx, place: str, text: str, about: str) -> None:
+        now = self._house.now()
+        tx.run(
+            "delivery_add",
+            id=mint("d"),
+            tenant=self._house.tenant,
+            session=sessions.find_thread(tx, self._house.tenant, place) or "",
+            kind="show",
+            subject=f"connect:{about}/{now:.3f}",
+            destination=place,
+            part=1,
+            payload=dumps({"text": text}),
+            status="open",
+            attempted=None,
+            now=now,
+        )
+
+    # -- devices
+
+    async def _by_device(
+        self, person: Person, name: str, entry: Entry, found: tuple[Auth, ...], place: str
+    ) -> str:
+        auth = _first_oauth(found)
+        if auth is None or not auth.device_url:
+            raise ConnectError(
+                f"To connect {entry.title} I need a page that you can open.",
+                "Set web.url to an address of mine that people reach, or connect it in a shell "
+                f"where I run: nod connect {name}",
+            )
+        if len(self._waiting) >= DEVICES:
+            raise ConnectError("Too many connections are under way.", "Try again in a few minutes.")
+        grant = await self._vendor.device_begin(auth, await self._credentials.client(auth))
+        task = asyncio.create_task(self._wait(person, name, auth, grant, place), name="device")
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+        text = (
+            f"Connect {entry.title}: open {grant.url} and enter the code `{grant.user_code}` "
+            f"within {(grant.until - self._house.now()) / 60:.0f} minutes."
+        )
+        surface = ThreadTarget.parse(place).surface
+        return text if surface in PRIVATE else await self._aside(person, place, text)
+
+    async def _wait(
+        self, person: Person, name: str, auth: OAuth, grant: DeviceGrant, place: str
+    ) -> None:
+        try:
+            client = await self._credentials.client(auth)
+            token = await self._vendor.device_wait(auth, client, grant)
+            await self.store(person, name, token, token.scopes or auth.scopes, place)
+        except NodError as error:
+            text = f"{self._entry(name).title} was not connected: {error}"
+            await self._store.write(lambda tx: self._tell(tx, place, text, mint("n")))
+            self._poke()
+
+    # -- connectors and rows
+
+    def _entry(self, name: str) -> Entry:
+        entry = self._catalogue.get(name)
+        if entry is None:
+            known = ", ".join(sorted(self._catalogue)) or "none"
+            what = f"There is no connector '{plain(name)[:40]}'."
+            raise ConnectError(what, f"There are: {known}.")
+        return entry
+
+    async def _ways(self, name: str) -> tuple[Auth, ...]:
+        self._entry(name)
+        return (await asyncio.to_thread(load, name, self._catalogue)).auth
+
+    async def _oauth(self, name: str) -> OAuth:
+        auth = _first_oauth(await self._ways(name))
+        if auth is None:
+            raise ConnectError(f"{self._entry(name).title} has no page to sign in at.")
+        return auth
+
+    async def _live(self, token: str) -> Row:
+        row = await self._store.read(lambda tx: tx.one("connecting_get", id=_hash(token)))
+        if row is None or row["used_at"] is not None or row["until"] <= self._house.now():
+            raise _over()
+        return row
+
+    async def _use(self, row: Row) -> None:
+        """Take the link's one use; raises ConnectError when it is over."""
+        now = self._house.now()
+        if not await self._store.write(lambda tx: tx.run("connecting_used", id=row["id"], now=now)):
+            raise _over()
+
+    async def _reopen(self, row: Row) -> None:
+        await self._store.write(lambda tx: tx.run("connecting_reopened", id=row["id"]))
+
+    async def _person(self, row: Row) -> Person:
+        """Return whose link it is, with the role of this moment."""
+        tenant = self._house.tenant
+        found = await self._store.read(lambda tx: people.get(tx, tenant, row["principal_id"]))
+        if found is None or found.role == "guest":
+            raise ConnectError("Whoever this link was for may not connect anything any more.")
+        return found
+
+
+def read_fields(key: Key, values: Mapping[str, str]) -> dict[str, str]:
+    """Return what a form was filled with; raises ConnectError, which tells no value."""
+    held = {each.name: values.get(each.name, "").strip() for each in key.fields}
+    for each in key.fields:
+        if not held[each.name] and not each.optional:
+            raise ConnectError(f"{each.title} is empty.", "Fill it in.")
+        if len(held[each.name]) > FIELD or not held[each.name].isprintable():
+            raise ConnectError(f"{each.title} cannot be right.", "Copy it again.")
+    return held
+
+
+def _first_oauth(found: tuple[Auth, ...]) -> OAuth | None:
+    from connectors.base import OAuth
+
+    return next((each for each in found if isinstance(each, OAuth)), None)
+
+
+def _first_key(found: tuple[Auth, ...]) -> Key | None:
+    from connectors.base import Key
+
+    return next((each for each in found if isinstance(each, Key)), None)
+
+
+def _verifier(key: bytes, state: str) -> str:
+    from connectors.oauth import verifier_of
+
+    return verifier_of(key, state)
+
+
+def _over() -> ConnectError:
+    return ConnectError(
+        "This link is used up, or older than ten minutes.", "Ask for a new one in chat: /connect"
+    )
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
