@@ -36,7 +36,7 @@ class Kind(StrEnum):
     ITERATION_END = "iteration_end"
     TURN_END = "turn_end"  # status, iterations
     ERROR = "error"  # text, error_type
-    INTERRUPTED = "interrupted"  # iterations, by
+    INTERRUPTED = "interrupted"  # iterations, by, reason
 
     # -- state of the session, in the same log
     MESSAGE = "message"  # message, source, by, mail: what a person (or Nod, as a note) said

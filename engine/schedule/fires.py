@@ -95,6 +95,7 @@ def run_now(tx: Tx, schedule_id: str, now: float, *, data: Path) -> Fired:
     The overlap rule holds: `status` is 'skipped' or 'queued' when the run before is still at work.
     Quiet hours do not. Raises ScheduleError when there is none of that id.
     """
+    tx.run("schedule_lock", id=schedule_id)
     occasion = Occasion(
         schedule=get(tx, schedule_id),
         fire=mint("f"),
@@ -122,6 +123,7 @@ def tend(tx: Tx, fire_id: str, due: float, now: float, *, data: Path) -> list[st
     if row["status"] == "started":
         stopped = runs.overdue(tx, row, now)
         return [stopped] if stopped else []
+    tx.run("schedule_lock", id=row["schedule_id"])
     found = tx.one("schedule_get", id=row["schedule_id"])
     if found is None:
         return []

@@ -162,6 +162,7 @@ _ENDINGS = {
 
 def finish(tx: Tx, row: Row, status: str, note: str, now: float) -> None:
     """End a run, once, and let the next that waits for it begin."""
+    tx.run("schedule_lock", id=row["schedule_id"])
     worked = _worked(row, now)
     tx.run("fire_ended", id=row["id"], status=status, note=note, worked=worked, now=now)
     queued = tx.one("fire_queued", schedule=row["schedule_id"])
@@ -213,7 +214,7 @@ def _try_later(tx: Tx, row: Row, note: str, now: float, delay: float) -> None:
 def again(tx: Tx, fire: Row, now: float) -> str | None:
     """Try a run once more, in its own session, where what was done is known; return the session.
 
-    None: a person has taken it up meanwhile, and how their turn ends decides; or it is gone.
+    None: it is gone, or a person has taken it up meanwhile, and how their turn ends decides.
     """
     found = tx.one("session_get", id=fire["session_id"])
     if found is None:
@@ -224,7 +225,8 @@ def again(tx: Tx, fire: Row, now: float) -> str | None:
         tx.run("fire_again", id=fire["id"], tries=fire["tries"])
         return None
     tries = fire["tries"] + 1
-    tx.run("fire_again", id=fire["id"], tries=tries)
+    if not tx.run("fire_again", id=fire["id"], tries=tries):
+        return None  # another run has taken its place
     text = (
         f"<nod-note>The run ended with an error. This is try {tries + 1}: go on where it was "
         "broken off. What is done is done: do not repeat it. Nobody is watching.</nod-note>"

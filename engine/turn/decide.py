@@ -353,6 +353,8 @@ def _enter_silently(state: State, mail: Mail, now: float) -> Event:
 def _interrupt(state: State, now: float) -> tuple[Event, ...]:
     """Every call gets a result; one that may have happened is followed up outside the turn."""
     body = {"iterations": state.iteration, "by": state.stopped}
+    if state.stop_reason:
+        body["reason"] = state.stop_reason
     return (
         *_close_calls(state, now),
         _fact(state, Kind.INTERRUPTED, now, body),

@@ -152,6 +152,7 @@ class State:
     told: bool = False
     error: str = ""
     stopped: str = ""  # who stopped the open turn
+    stop_reason: str = ""  # why, unless simply stopped
     repeats: int = 0
     failures: int = 0
     signature: str = ""
@@ -398,7 +399,16 @@ def _iteration_end(state: State, fact: Event) -> State:
 def _turn_end(state: State, fact: Event) -> State:
     if fact.body["status"] == "parked":
         return _changed(state, parked=True)
-    return _changed(state, open=False, parked=False, calls=(), answered=False, error="", stopped="")
+    return _changed(
+        state,
+        open=False,
+        parked=False,
+        calls=(),
+        answered=False,
+        error="",
+        stopped="",
+        stop_reason="",
+    )
 
 
 def _error(state: State, fact: Event) -> State:
@@ -407,10 +417,12 @@ def _error(state: State, fact: Event) -> State:
 
 def _stopped(state: State, fact: Event) -> State:
     loose = tuple(_changed(c, found="unknowable") if c.outcome_prompt else c for c in state.loose)
+    reason = fact.body.get("reason", "stopped")
     return _changed(
         state,
         loose=loose,
         mail=_without_mail(state, fact.body.get("mail")),
+        stop_reason=reason if state.open and reason != "stopped" else "",
         stopped=(fact.body["by"] or "nod") if state.open else "",
         parked=False,
     )

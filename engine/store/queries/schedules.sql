@@ -48,6 +48,10 @@ where id = :id and next_at = :due and enabled = 1
 update schedules set next_at = :until, held_from = coalesce(held_from, :due)
 where id = :id and next_at = :due and enabled = 1
 
+-- Whoever looks which run is at work, and which waits, does so alone: this holds the row.
+-- name: schedule_lock
+update schedules set updated_at = updated_at where id = :id
+
 -- name: schedules_due
 select id, next_at from schedules
 where tenant_id = :tenant and enabled = 1 and next_at <= :now order by next_at, id limit :limit
@@ -109,7 +113,8 @@ update fires set look_at = null where id = :id and look_at = :due
 update fires set status = 'retrying', note = :note, look_at = :look where id = :id
 
 -- name: fire_again
-update fires set status = 'started', tries = :tries, note = '' where id = :id
+update fires set status = 'started', tries = :tries, note = ''
+where id = :id and status = 'retrying'
 
 -- name: fires_due
 select id, look_at from fires
@@ -154,5 +159,7 @@ select
    where tenant_id = :tenant and look_at > :after) as run,
   (select min(due) from wakes
    where tenant_id = :tenant and status = 'waiting' and due > :after) as wake,
+  (select min(due) from subscriptions
+   where tenant_id = :tenant and status = 'active' and due > :after) as watch,
   (select min(remind_at) from prompts where status = 'pending' and remind_at > :after) as remind,
   (select min(deadline) from prompts where status = 'pending' and deadline > :after) as deadline
