@@ -16,7 +16,7 @@ from engine.canonical import dumps
 from engine.clock import Now, mint
 from engine.errors import NodError, PromptError
 from engine.inbox import Person, Prompt, Resolution
-from engine.schedule import proposals
+from engine.schedule import promises, proposals
 from engine.schedule.cron import in_zone
 from engine.store.base import Tx
 
@@ -106,9 +106,11 @@ def _may_rule(prompt: Prompt, by: Person) -> None:
 
 
 def _granted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
-    """A folder that was granted becomes a root of the session; a schedule is made."""
+    """A folder that was granted becomes a root of the session; a schedule or watch is made."""
     if prompt.payload.get("schedule"):
         return _scheduled(tx, prompt, by, now)
+    if prompt.payload.get("promise"):
+        return _promised(tx, house, prompt, by, now)
     folder = prompt.payload.get("root")
     if not folder or prompt.session is None or prompt.answer is None:
         return []
@@ -137,10 +139,26 @@ def _scheduled(tx: Tx, prompt: Prompt, by: Person, now: float) -> list[str]:
             said = f"confirmed schedule {made.id}; it comes first at {first} ({made.zone})"
     except NodError as error:
         raise PromptError(error.what, error.fix) from error
+    return _noted(tx, prompt, by, said, now)
+
+
+def _promised(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
+    """Begin the watch, or the wait for an event, that the card shows."""
+    said = "did not say yes; nothing is watched or waited for"
+    if (prompt.answer or {}).get("kind") == "approve":
+        try:
+            said = promises.keep(tx, prompt, by, now, data=house.data)
+        except NodError as error:
+            raise PromptError(error.what, error.fix) from error
+    return _noted(tx, prompt, by, said, now)
+
+
+def _noted(tx: Tx, prompt: Prompt, by: Person, said: str, now: float) -> list[str]:
+    """Tell the session in which it was asked for, if one was, what the person decided."""
     if prompt.session is None:
         return []
     note = {"role": "user", "content": f"<nod-note>{by.name or by.id} {said}.</nod-note>"}
-    mail = sessions.Post(kind="note", key=f"schedule:{prompt.id}", by=by.id, body={"message": note})
+    mail = sessions.Post(kind="note", key=f"granted:{prompt.id}", by=by.id, body={"message": note})
     sessions.post(tx, sessions.get(tx, prompt.session), mail, now)
     return [prompt.session]
 

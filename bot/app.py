@@ -52,6 +52,7 @@ from engine.models.router import Router
 from engine.sandbox.base import ShellState
 from engine.sandbox.local import LocalExecutor
 from engine.schedule.alarm import Alarm
+from engine.schedule.event_tools import event_tools
 from engine.schedule.job_tools import job_tools
 from engine.schedule.job_watch import JobWatch
 from engine.schedule.tools import schedule_tools
@@ -167,6 +168,7 @@ class App:
             on_due=self._poke,
         )
         later = schedule_tools(self.store, settings.zone)
+        later += event_tools(self.store, settings.zone)
         later += job_tools(self.store, settings.zone, self._jobs.nudge)
         tools = [*standard_tools(), *later, *connector_tools()]
         personas = Personas.load(settings.data / "personas")

@@ -16,6 +16,7 @@ from bot.hook_commands import HOOK
 from bot.house_commands import HOUSE
 from bot.job_commands import JOBS, job_lines
 from bot.schedule_commands import SCHEDULE
+from bot.watch_commands import WATCH
 from engine import audit, inbox, people, sessions
 from engine.clock import mint
 from engine.errors import NodError, PromptError, SessionError
@@ -410,6 +411,7 @@ COMMANDS: Mapping[str, Command] = _table(
     Command(name="model", usage="[ID]", help="which model answers here", run=_model, most=1),
     SCHEDULE,
     JOBS,
+    WATCH,
     HOOK,
     Command(name="threads", usage="", help="your threads on this surface", run=_threads),
     Command(name="sessions", usage="", help="your latest sessions", run=_sessions),

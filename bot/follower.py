@@ -22,6 +22,7 @@ from engine import sessions
 from engine.errors import NodError, ToolError
 from engine.events import Event, Kind
 from engine.inbox import Prompt
+from engine.schedule.subscriptions import ORIGIN
 from engine.store.base import Row, Tx
 from engine.turn.journal import event_from
 from engine.turn.project import answer_row
@@ -50,6 +51,8 @@ class Follower:
         self.session = session
         self._started = started
         self.home = ""
+        #: Nobody asked: only its last word is shown, and not even that when it has nothing to say.
+        self.quiet = False
         #: Last log place that was handled, and the one that is stored as the cursor.
         self.seen = 0
         self.stored = 0
@@ -95,7 +98,7 @@ class Follower:
 
         The first ones may come before the home was read, and belong to the answer all the same.
         """
-        if self.home and not self.pace:
+        if (self.home and not self.pace) or self.quiet:
             return
         if self._place != (delta.turn, delta.iteration):
             self._place, self._text, self._ref = (delta.turn, delta.iteration), "", ""
@@ -137,7 +140,7 @@ class Follower:
             await self._show_all(facts)
             self.seen = facts[-1].seq
             self.handled.set()
-        if self._changed and self.pace:
+        if self._changed and self.pace and not self.quiet:
             await self._grow()
         self.handled.set()
 
@@ -151,7 +154,7 @@ class Follower:
         if row is None:
             raise NodError(f"Session {self.session} is gone.")
         self.seen = self.stored = row["presented"]
-        self.home = row["home"]
+        self.home, self.quiet = row["home"], row["origin"] == ORIGIN
 
     async def _next(self) -> list[Event]:
         """Return the facts after the cursor: from the bus when they join on, else from the log."""
@@ -171,7 +174,8 @@ class Follower:
         """Show these, with a sign for as long as something is at work."""
         if any(fact.kind is Kind.TOOL_STARTED and not self._in_doubt(fact.seq) for fact in facts):
             self._sign.begin(self.home)  # a turn that waited for somebody goes on
-        for part in showing.parts(facts):
+        shown = showing.parts(facts)
+        for part in showing.last_words(shown) if self.quiet else shown:
             try:
                 await self._show[part.kind](part)
             except (SurfaceError, TimeoutError, ToolError) as error:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot import answers, cards, edits, pairing, pressing, receiving, routing
+from bot import answers, cards, edits, pairing, pressing, receiving, routing, watching
 from bot.answers import House
 from bot.commands import Context, run
 from bot.completing import Completing, History, Unfinished
@@ -63,6 +63,8 @@ class _Done:
     moved: list[str] = field(default_factory=list)
     #: The message is stored, and not whole yet.
     unfinished: Unfinished | None = None
+    #: The clock has something to do sooner than it knew.
+    sooner: bool = False
 
 
 class Intake:
@@ -161,6 +163,8 @@ class Intake:
     async def _take(self, event: Inbound) -> Receipt:
         if isinstance(event, Commanded):
             return await self._command(event)
+        if isinstance(event, Said) and event.overheard and not await self._is_watched(event):
+            return Receipt(status="ignored")
         try:
             done = await self._store.write(lambda tx: self._one(tx, event))
         except (PromptError, SessionError) as error:
@@ -169,7 +173,7 @@ class Intake:
             self.completing.begin(done.unfinished)
         for session in done.moved:
             self._enqueue(session)
-        if done.status not in ("accepted", "ignored"):
+        if done.sooner or done.status not in ("accepted", "ignored"):
             self._poke()
         return Receipt(status=done.status, session=done.session, text=done.text)
 
@@ -262,6 +266,8 @@ class Intake:
     # -- what somebody says
 
     def _said(self, tx: Tx, said: Said) -> _Done:
+        if said.overheard:
+            return self._watched(tx, said)
         if len(said.text) > TEXT_LIMIT:
             text = f"{len(said.text):,} characters are too many for one message ({TEXT_LIMIT:,})."
             return _Done("refused", f"{text} Send it as a file.")
@@ -279,7 +285,7 @@ class Intake:
             people.seen_at(tx, self._house.tenant, surface, said.person.id, said.target, now)
         way = routing.route(tx, self._house, said)
         if way.nobodys:
-            return _Done("ignored")
+            return self._watched(tx, said)
         if way.session is None:
             return self._opened(tx, said, person, way.text)
         done = self._machine(tx, said, person, way.session) if said.bot else None
@@ -287,6 +293,16 @@ class Intake:
             done = self._stop(tx, said, person, way.session)
             done = done or self._text(tx, said, person, way.session)
         return done or self._posted(tx, said, person, way.session)
+
+    async def _is_watched(self, said: Said) -> bool:
+        return await self._store.read(lambda tx: watching.is_watched(tx, self._house, said))
+
+    def _watched(self, tx: Tx, said: Said) -> _Done:
+        """A line nobody addressed to Nod: its channel may be watched."""
+        kept, sooner = watching.take(tx, self._house, said)
+        if kept:
+            self._note(tx, said, "watched", "")
+        return _Done("ignored", sooner=sooner)
 
     def _opened(self, tx: Tx, said: Said, person: Person, text: str) -> _Done:
         """A message opens a session, which owns its thread from now on."""
@@ -409,7 +425,7 @@ class Intake:
         waiting = answers.waiting_as(platform, said.person.id)
         self._note_unknown(tx, said, waiting)
         if not (said.addressed or said.direct):
-            return _Done("ignored")
+            return self._watched(tx, said)
         if pairing.closed(tx, tenant, platform):
             told = tx.one("mail_by", tenant=tenant, by=waiting) is not None
             self._note(tx, said, "closed", waiting)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from bot.answers import House
 from bot.surfaces.base import Said
 from engine import inbox, sessions
 from engine.canonical import dumps, loads
+from engine.errors import ScheduleError
 from engine.inbox import Person
 from engine.sessions import Session
 from engine.store.base import Tx
@@ -19,6 +21,7 @@ __all__ = [
     "before",
     "channel_of",
     "hops",
+    "meant",
     "mention_needed",
     "named",
     "route",
@@ -139,3 +142,24 @@ def set_name(tx: Tx, tenant: str, target: str, name: str, now: float) -> str:
     place = dumps(channel)
     tx.run("setting_put", tenant=tenant, name=f"place:{name.lower()}", value=place, now=now)
     return channel
+
+
+def meant(tx: Tx, tenant: str, here: str, said: str) -> str:
+    """Return the thread_target that somebody in `here` named as a place.
+
+    Raises ScheduleError when it is not known, TargetError when it can be none.
+    """
+    if said == "here":
+        return here
+    place = ThreadTarget.parse(here)
+    if (channel := re.fullmatch(r"<#(\w+)(?:\|[^>]*)?>", said)) and len(place.path) > 1:
+        return str(ThreadTarget(surface=place.surface, path=(place.path[0], channel[1])))
+    if said.startswith("#"):
+        known = named(tx, tenant, said)
+        if not known:
+            raise ScheduleError(
+                f"I do not know which place {said} is.",
+                f"Write there once: /settings name {said}",
+            )
+        return known
+    return str(ThreadTarget.parse(said))

@@ -23,7 +23,6 @@ from engine.schedule.proposals import Proposal
 from engine.schedule.schedules import Schedule
 from engine.schedule.words import understand
 from engine.store.base import Tx
-from engine.targets import ThreadTarget
 from engine.tools.base import Root
 
 __all__ = ["SCHEDULE"]
@@ -135,20 +134,7 @@ def _zone(tx: Tx, context: Context) -> str:
 
 def _place(tx: Tx, context: Context, said: str) -> str:
     """Return the thread_target that was named; raises ScheduleError when it is not known."""
-    if said == "here":
-        return ""
-    here = ThreadTarget.parse(context.target)
-    if (channel := re.fullmatch(r"<#(\w+)(?:\|[^>]*)?>", said)) and len(here.path) > 1:
-        return str(ThreadTarget(surface=here.surface, path=(here.path[0], channel[1])))
-    if said.startswith("#"):
-        known = routing.named(tx, context.tenant, said)
-        if not known:
-            raise ScheduleError(
-                f"I do not know which place {said} is.",
-                f"Write there once: /settings name {said}",
-            )
-        return known
-    return str(ThreadTarget.parse(said))
+    return "" if said == "here" else routing.meant(tx, context.tenant, context.target, said)
 
 
 async def _add(context: Context, rest: str) -> str:

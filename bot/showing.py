@@ -9,8 +9,9 @@ from typing import Any
 from bot.markup import plain
 from bot.surfaces.base import Message, Task
 from engine.events import Event, Kind
+from engine.schedule.subscriptions import is_silence
 
-__all__ = ["Part", "parts", "taken"]
+__all__ = ["Part", "last_words", "parts", "taken"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,21 @@ def parts(facts: Sequence[Event]) -> list[Part]:
             joined = (*shown[earlier].facts, fact)
             shown[earlier] = Part(kind="card", facts=joined)
     return shown
+
+
+def last_words(shown: Sequence[Part]) -> list[Part]:
+    """Return what is shown of a session that nobody asked: no sign of work, nothing on the way,
+    and no last word that means silence. Its errors go to the owner as notices."""
+    return [part for part in shown if part.kind in ("card", "decided", "file") or _is_told(part)]
+
+
+def _is_told(part: Part) -> bool:
+    fact = part.facts[0]
+    if part.kind == "text":
+        return fact.kind in (Kind.INTERRUPTED, Kind.TURN_END)
+    if part.kind != "answer" or fact.body.get("finish") in ("tool_calls", "error"):
+        return False
+    return not is_silence(part.message.text)
 
 
 def _same_turn(old: Part, new: Part) -> bool:

@@ -96,6 +96,8 @@ class Said:
     direct: bool = False
     #: A machine wrote it; Nod's own posts are never handed over.
     bot: bool = False
+    #: Surely nobody's line: only a watch of its channel hears it.
+    overheard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

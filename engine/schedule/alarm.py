@@ -21,7 +21,7 @@ from engine import inbox
 from engine.clock import Now, system_now
 from engine.errors import Conflict, NodError, StoreError
 from engine.inbox import Prompt
-from engine.schedule import fires, wakes
+from engine.schedule import fires, subscriptions, wakes
 from engine.store.base import Store, Tx
 
 __all__ = ["Alarm"]
@@ -46,12 +46,14 @@ class _Due:
     schedules: Sequence[tuple[str, float]] = ()
     runs: Sequence[tuple[str, float]] = ()
     wakes: Sequence[str] = ()
+    watches: Sequence[str] = ()
     prompts: bool = False
 
     @property
     def full(self) -> bool:
         """Whether there may be more."""
-        return max(len(self.schedules), len(self.runs), len(self.wakes)) == BATCH
+        found = (self.schedules, self.runs, self.wakes, self.watches)
+        return max(map(len, found)) == BATCH
 
 
 class Alarm:
@@ -121,7 +123,8 @@ class Alarm:
         done = await asyncio.gather(
             *(self._fire(schedule, at) for schedule, at in due.schedules),
             *(self._tend(fire, at) for fire, at in due.runs),
-            *(self._wake(wake_id) for wake_id in due.wakes),
+            *(self._wake(wake_id, wakes.wake) for wake_id in due.wakes),
+            *(self._wake(watch, subscriptions.hand_over) for watch in due.watches),
             *((self._prompts(now),) if due.prompts else ()),
         )
         after = 0.0 if all(done) or due.full else now
@@ -161,7 +164,7 @@ class Alarm:
     def _nearest(self, tx: Tx, after: float) -> dict[str, float]:
         row = tx.one("alarm_next", tenant=self._tenant, after=after)
         assert row is not None, "an aggregate has one row"
-        kinds = ("schedule", "run", "wake", "remind", "deadline")
+        kinds = ("schedule", "run", "wake", "watch", "remind", "deadline")
         found = {kind: float(row[kind]) for kind in kinds if row[kind] is not None}
         if "deadline" in found:
             found["deadline"] = max(found["deadline"], self._quiet_until)
@@ -173,10 +176,12 @@ class Alarm:
         schedules = tx.all("schedules_due", **asked) if "schedule" in kinds else ()
         tended = tx.all("fires_due", **asked) if "run" in kinds else ()
         woken = tx.all("wakes_due", **asked) if "wake" in kinds else ()
+        watched = tx.all("watches_due", **asked) if "watch" in kinds else ()
         return _Due(
             schedules=[(row["id"], row["next_at"]) for row in schedules],
             runs=[(row["id"], row["look_at"]) for row in tended],
             wakes=[row["id"] for row in woken],
+            watches=[row["id"] for row in watched],
             prompts=not kinds.isdisjoint(("remind", "deadline")),
         )
 
@@ -218,11 +223,12 @@ class Alarm:
             self._on_wake(session)
         return True
 
-    async def _wake(self, wake_id: str) -> bool:
+    async def _wake(self, waiting: str, post: Callable[[Tx, str, float], str | None]) -> bool:
+        """Post a wake, or what a watch gathered, into its session."""
         try:
-            session = await self._firmly(lambda tx: wakes.wake(tx, wake_id, self._now()))
+            session = await self._firmly(lambda tx: post(tx, waiting, self._now()))
         except Exception:  # noqa: BLE001  # broad: one wake must not stop the others
-            _log.exception("wake %s could not be delivered; it stays due", wake_id)
+            _log.exception("wake or watch %s could not be delivered; it stays due", waiting)
             return False
         if session is not None:
             self._on_wake(session)

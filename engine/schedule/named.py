@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from engine.clock import mint
 from engine.errors import ScheduleError
+from engine.schedule import subscriptions
+from engine.schedule.subscriptions import Line
 from engine.store.base import Row, Tx
 
 __all__ = ["NamedEvent", "event_name", "fire_event", "get", "quoted", "since"]
@@ -91,6 +93,8 @@ def fire_event(
     if not added:
         return None
     tx.run("wakes_come", tenant=tenant, event=name, id=event, now=now)
+    line = Line(who=source or name, text=payload, taint=taint)
+    subscriptions.hear(tx, tenant, f"event:{name}", line, now)
     return event
 
 

@@ -9,12 +9,12 @@ from engine import audit, sessions
 from engine.canonical import digest, loads
 from engine.clock import mint
 from engine.errors import ScheduleError
-from engine.schedule import named
+from engine.schedule import named, subscriptions
 from engine.schedule.notices import tell
 from engine.sessions import Post, Session, session_from
 from engine.store.base import Row, Tx
 
-__all__ = ["add", "add_on", "session_event", "turn_ended", "wake"]
+__all__ = ["add", "add_on", "check", "session_event", "turn_ended", "wake"]
 
 #: Wakes of one session since a person last wrote in it: nobody pays for a loop unseen.
 IN_A_ROW = 20
@@ -70,6 +70,23 @@ def _add(
     wake_id = f"w{digest(key)[:12]}" if key else mint("w")
     if key and tx.one("wake_get", id=wake_id) is not None:
         return wake_id
+    check(tx, session, due, note, now)
+    tx.run(
+        "wake_add",
+        id=wake_id,
+        tenant=session.tenant,
+        session=session.id,
+        due=due if came is None else now,
+        note=note,
+        event=event,
+        event_id="" if came is None else came.id,
+        now=now,
+    )
+    return wake_id
+
+
+def check(tx: Tx, session: Session, due: float, note: str, now: float) -> None:
+    """Raise ScheduleError when the session cannot be woken so; see `add`."""
     if due <= now:
         raise ScheduleError(
             f"The time {due:.0f} is not ahead; it is now {now:.0f} (seconds since 1970).",
@@ -85,18 +102,6 @@ def _add(
             f"This session was to be woken {IN_A_ROW} times since a person wrote in it.",
             "Say how it stands and let the person decide.",
         )
-    tx.run(
-        "wake_add",
-        id=wake_id,
-        tenant=session.tenant,
-        session=session.id,
-        due=due if came is None else now,
-        note=note,
-        event=event,
-        event_id="" if came is None else came.id,
-        now=now,
-    )
-    return wake_id
 
 
 def wake(tx: Tx, wake_id: str, now: float) -> str | None:
@@ -162,6 +167,8 @@ def turn_ended(tx: Tx, session: Session, turn: int, status: str, now: float) -> 
         source = {} if mail is None else loads(mail["body"]).get("source", {})
         if "wake" in source:
             _failed(tx, session, source["wake"], now)
+        elif "watch" in source:
+            subscriptions.failed(tx, session, source["watch"], now)
 
 
 def _failed(tx: Tx, session: Session, wake_id: str, now: float) -> None:

@@ -82,7 +82,8 @@ def test_every_command_is_in_the_help_and_has_a_line() -> None:
     for name, command in COMMANDS.items():
         assert (command.name, bool(command.help)) == (name, True)
     wanted = (
-        "help status inbox approve deny answer edit stop new retry undo mode model schedule jobs hook "
+        "help status inbox approve deny answer edit stop new retry undo mode model schedule jobs "
+        "watch hook "
         "threads sessions delete usage audit whoami "
         "rules files persona back settings hand role pair"
     )

@@ -8,13 +8,17 @@ from typing import cast
 import pytest
 
 from connectors.icalendar import TOOLS as CALENDAR
+from engine.schedule.event_tools import event_tools
 from engine.schedule.tools import schedule_tools
 from engine.store.base import Store
 from engine.tools.base import Registry, Risk, Tool
 from engine.tools.box import standard_tools
 
 #: Declared without being run, so no store is needed.
-LATER = schedule_tools(cast("Store", None), "UTC")
+LATER = [
+    *schedule_tools(cast("Store", None), "UTC"),
+    *event_tools(cast("Store", None), "UTC"),
+]
 TOOLS = [*standard_tools(), *LATER, *CALENDAR]
 
 #: Consequential tools from which no standing rule can be made, and why that is meant.

@@ -60,3 +60,6 @@ update hooks set calls = calls + 1, last_at = :now where id = :id and status = '
 
 -- name: hook_revoke
 update hooks set status = 'revoked' where id = :id
+
+-- name: turn_began
+select at from log where session_id = :session and seq = :seq
