@@ -219,8 +219,6 @@ async def test_a_form_sent_from_another_site_is_refused(acme: Acme) -> None:
 
 
 async def test_a_person_who_was_shut_out_connects_nothing(acme: Acme) -> None:
-    from engine import people
-
     link = await acme.link(BO, "console:main")
     await acme.store.write(
         lambda tx: people.set_role(tx, "local", BO.id, "guest", by="console", now=1.0)
