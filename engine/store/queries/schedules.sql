@@ -161,7 +161,5 @@ select
    where tenant_id = :tenant and status = 'waiting' and due > :after) as wake,
   (select min(due) from subscriptions
    where tenant_id = :tenant and status = 'active' and due > :after) as watch,
-  (select min(due) from subscriptions
-   where tenant_id = :tenant and status = 'active' and due > :after) as watch,
   (select min(remind_at) from prompts where status = 'pending' and remind_at > :after) as remind,
   (select min(deadline) from prompts where status = 'pending' and deadline > :after) as deadline
