@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from engine import inbox, people, sessions
+from engine import budgets, inbox, people, sessions
 from engine.canonical import dumps
 from engine.clock import Now, mint
 from engine.errors import NodError, PromptError
@@ -106,7 +106,9 @@ def _may_rule(prompt: Prompt, by: Person) -> None:
 
 
 def _granted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
-    """A folder that was granted becomes a root of the session; a schedule or watch is made."""
+    """A folder becomes a root of the session, a schedule or watch is made, or more may be spent."""
+    if prompt.payload.get("budget"):
+        return budgets.answered(tx, prompt, by, now)
     if prompt.payload.get("schedule"):
         return _scheduled(tx, prompt, by, now)
     if prompt.payload.get("promise"):

@@ -180,6 +180,17 @@ _SCHEDULE: Mapping[str, Choice] = {
     "deny": Choice("Cancel", "d", "no"),
 }
 
+
+def _spending(prompt: Prompt) -> Mapping[str, Choice]:
+    """A grant that lets more be spent; its buttons say how much."""
+    asked = prompt.payload["budget"]
+    return {
+        "approve": Choice(plain(asked["extend"]), "a", "yes"),
+        "raise": Choice(plain(asked["raise"]), "r"),
+        "deny": Choice("Stop", "d", "no"),
+    }
+
+
 _TITLES = {
     "approval": "Nod asks for your nod",
     "question": "Nod has a question",
@@ -265,7 +276,7 @@ def _row(prompt: Prompt, place: str, key: bytes, name: Callable[[str], str], zon
 
 def _subject(prompt: Prompt) -> str:
     named = prompt.kind in ("approval", "outcome") and prompt.payload.get("tool")
-    if prompt.payload.get("schedule"):
+    if prompt.payload.get("schedule") or prompt.payload.get("budget"):
         named = prompt.payload["title"]
     return str(named or _TITLES[prompt.kind])
 
@@ -351,9 +362,9 @@ def choices(prompt: Prompt) -> dict[str, Choice]:
         if len(questions) == 1 and not questions[0].get("multi"):
             for number, option in enumerate(questions[0].get("options") or (), 1):
                 offered[f"o{number}"] = Choice(plain(option["label"]), str(number))
-    scheduled = prompt.payload.get("schedule")
-    for answer, choice in (_SCHEDULE if scheduled else _CHOICES[prompt.kind]).items():
-        allowed = "approve" if answer in ("auto", "rule") else answer
+    ways = _SCHEDULE if prompt.payload.get("schedule") else _CHOICES[prompt.kind]
+    for answer, choice in (_spending(prompt) if prompt.payload.get("budget") else ways).items():
+        allowed = "approve" if answer in ("auto", "rule", "raise") else answer
         ruled = answer != "always" or bool(prompt.payload.get("rule_target"))
         ruled = ruled and (answer != "rule" or bool(prompt.payload["arguments"]["report_to"]))
         again = answer != "retry" or bool(prompt.payload.get("retry"))
@@ -467,7 +478,11 @@ def answer_of(
         return {"kind": "approve", "rule": True}
     if prompt.kind == "plan" and answer in ("approve", "auto"):
         return {"kind": "approve", "mode": "auto" if answer == "auto" else "interactive"}
-    return {"kind": answer}
+    return dict(_MEANS.get(answer, {"kind": answer}))
+
+
+#: What buttons answer whose name is not the kind of their answer.
+_MEANS: Mapping[str, Mapping[str, Any]] = {"raise": {"kind": "approve", "raise": True}}
 
 
 def text_answer(prompt: Prompt, text: str) -> dict[str, Any]:

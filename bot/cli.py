@@ -37,9 +37,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+budget_app = typer.Typer(help="How much may be spent.", **_OPTIONS)
 schedule_app = typer.Typer(help="Work that begins by the clock.", **_OPTIONS)
 session_app = typer.Typer(help="Conversations, kept for good.", **_OPTIONS)
 audit_app = typer.Typer(help="What was asked, decided and done, and by whom.", **_OPTIONS)
+app.add_typer(budget_app, name="budget")
 app.add_typer(schedule_app, name="schedule")
 app.add_typer(session_app, name="session")
 app.add_typer(audit_app, name="audit")
@@ -168,19 +170,25 @@ def inbox(
 @app.command()
 def usage(
     days: Annotated[int, typer.Option(help="How far back.", min=1)] = 30,
-    by_day: Annotated[bool, typer.Option("--by-day", help="A line a day.")] = False,
+    by: Annotated[str, typer.Option(help="model, schedule, person or day.")] = "model",
 ) -> None:
-    """Show tokens and cost by model, or by day."""
-    from bot import listings
+    """Show tokens and cost."""
+    from bot import usage_text
     from engine.clock import system_now
     from engine.inbox import DAY
     from engine.models import usage
 
-    now = system_now()
+    if by not in (*usage.KINDS, "day"):
+        raise typer.BadParameter("--by takes model, schedule, person or day.")
+    now, zone = system_now(), _settings().zone
     since, until = now - days * DAY, now + DAY
-    found = usage.by_day if by_day else usage.by_model
-    lines = _read(lambda tx: found(tx, TENANT, since, until))
-    _echo(listings.usage_lines(lines))
+
+    def look(tx: Tx) -> list[usage.UsageLine]:
+        if by == "day":
+            return usage.by_day(tx, TENANT, since, until, zone)
+        return usage.by(tx, by, TENANT, since, until)
+
+    _echo(usage_text.table(_read(look), by))
 
 
 @session_app.command("list")
@@ -389,6 +397,30 @@ def pair() -> None:
 def undo(thread: Thread = "main") -> None:
     """Take back the last turn's file changes."""
     _command("undo", [], thread)
+
+
+@budget_app.command("list")
+def budget_list() -> None:
+    """List budgets, and how each stands."""
+    _command("budget", ["list"], "main")
+
+
+@budget_app.command("set")
+def budget_set(
+    said: Annotated[
+        str, typer.Argument(help="'all $20 a day, stop at $30', 'me 200k tokens a day'.")
+    ],
+) -> None:
+    """Set a budget, or change it."""
+    _command("budget", ["set", *said.split()], "main")
+
+
+@budget_app.command("remove")
+def budget_remove(
+    budget: Annotated[str, typer.Argument(help="Its id; a beginning will do.")],
+) -> None:
+    """Remove a budget."""
+    _command("budget", ["remove", budget], "main")
 
 
 @schedule_app.command("list")

@@ -11,17 +11,18 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot import answers, board, cards, keeping, listings
+from bot.budget_commands import BUDGET
 from bot.commanding import Command, Context
 from bot.hook_commands import HOOK
 from bot.house_commands import HOUSE
 from bot.job_commands import JOBS, job_lines
 from bot.schedule_commands import SCHEDULE
+from bot.usage_commands import USAGE
 from bot.watch_commands import WATCH
 from engine import audit, inbox, people, sessions
 from engine.clock import mint
 from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES, Prompt
-from engine.models.usage import by_model
 from engine.permissions.base import Mode
 from engine.schedule import jobs
 from engine.sessions import Post, Session
@@ -127,20 +128,6 @@ def _may_list(context: Context, owner: str) -> bool:
     return context.person.role == "owner" or context.person.id == owner
 
 
-async def _usage_of(context: Context, given: list[str]) -> str:
-    days = _days(given[0]) if given else 30
-    since = context.house.now() - days * inbox.DAY
-    until = context.house.now() + 1
-    lines = await context.store.read(lambda tx: by_model(tx, context.tenant, since, until))
-    return "\n".join(listings.usage_lines(lines))
-
-
-def _days(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 3650:
-        raise NodError(f"'{text}' is no number of days.", "Write 1 to 3650.")
-    return int(text)
-
-
 async def _audit(context: Context, given: list[str]) -> str:
     if given and given[0] != "verify":
         raise NodError("/audit was not understood.", "Write: /audit, or /audit verify")
@@ -191,6 +178,8 @@ async def _approve(context: Context, given: list[str]) -> str:
             raise PromptError(what, f"Write /answer {prompt.id} and one of: {known}.")
         if word == "always" and prompt.payload.get("schedule"):
             return "rule"
+        if word == "always" and prompt.payload.get("budget"):
+            return "raise"
         return word or _YES[prompt.kind]
 
     return await _answered(context, given[0], lambda prompt: (choose(prompt), ""))
@@ -413,6 +402,7 @@ COMMANDS: Mapping[str, Command] = _table(
     JOBS,
     WATCH,
     HOOK,
+    BUDGET,
     Command(name="threads", usage="", help="your threads on this surface", run=_threads),
     Command(name="sessions", usage="", help="your latest sessions", run=_sessions),
     Command(
@@ -424,7 +414,7 @@ COMMANDS: Mapping[str, Command] = _table(
         most=1,
         role="owner",
     ),
-    Command(name="usage", usage="[DAYS]", help="tokens and cost by model", run=_usage_of, most=1),
+    USAGE,
     Command(
         name="audit",
         usage="[verify]",

@@ -13,6 +13,8 @@ __all__ = ["decision"]
 
 _SCHEDULED = {"approve": "Confirmed", "edit": "Changed, on a new card,", "deny": "Cancelled"}
 
+_SPENDING = {"approve": "Extended once", "deny": "Stopped"}
+
 _DECIDED = {
     "once": "Approved",
     "always": "Approved, from now on without asking,",
@@ -46,6 +48,8 @@ def decision(prompt: Prompt, name: Callable[[str], str], zone: tzinfo) -> str:
         by = by.replace(" by ", " ", 1)
     told = _told(prompt, answer)
     words = _DECIDED | (_SCHEDULED if prompt.payload.get("schedule") else {})
+    if prompt.payload.get("budget"):
+        words |= _SPENDING | ({"approve": "Raised for good"} if answer.get("raise") else {})
     return f"{words.get(kind, visible(kind))}{by}, {at}" + (f": {told}" if told else "")
 
 

@@ -396,7 +396,9 @@ class Intake:
         return [
             prompt
             for prompt in prompts
-            if prompt.kind in BY_TEXT and inbox.may_answer(prompt, person)
+            if prompt.kind in BY_TEXT
+            and "budget" not in prompt.payload
+            and inbox.may_answer(prompt, person)
         ]
 
     def _replied(self, tx: Tx, said: Said) -> list[Prompt]:

@@ -1,10 +1,10 @@
-"""What the command line shows of the store, as plain text: inbox, sessions, transcripts, usage."""
+"""What the command line shows of the store, as plain text: inbox, sessions, transcripts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -13,7 +13,6 @@ from engine.canonical import dumps
 from engine.errors import SessionError
 from engine.events import Event, Kind
 from engine.inbox import Prompt
-from engine.models.usage import UsageLine
 from engine.schedule import proposals
 from engine.schedule.runs import Fire
 from engine.schedule.schedules import Schedule
@@ -34,10 +33,8 @@ __all__ = [
     "told",
     "transcript",
     "transcript_of",
-    "usage_lines",
 ]
 
-_EPOCH = date(1970, 1, 1).toordinal()
 _CUT = 72  # characters of a line in a list
 #: What the runtime stamps onto a message for the model.
 _STAMP = re.compile(r"\s*<nod-context>.*?</nod-context>", re.S)
@@ -162,27 +159,6 @@ def fire_lines(runs: Sequence[Fire], zone: str, link: Callable[[str], str] = str
         thread = link(run.thread) if run.thread else ""
         words = [run.status, cause, took, tries, cost, thread, run.session or "", run.note]
         yield f"{_moment(run.due, ZoneInfo(zone))}  {'  '.join(filter(None, words))}"
-
-
-def usage_lines(lines: Sequence[UsageLine]) -> Iterator[str]:
-    """Yield tokens and cost by model, or by day (in UTC)."""
-    if not lines:
-        yield "No model has been called in that time."
-        return
-    first = "model" if isinstance(lines[0].key, str) else "day"
-    yield f"{first:<36} {'calls':>7} {'input':>12} {'cached':>12} {'output':>10} {'US $':>9}"
-    for line in lines:
-        priced = f"{line.cost:.4f}" + ("+" if line.unpriced else "")
-        cost = "unknown" if line.unpriced == line.calls else priced
-        yield (
-            f"{_key(line.key):<36} {line.calls:>7} {line.input:>12,} {line.cache_read:>12,}"
-            f" {line.output:>10,} {cost:>9}"
-        )
-
-
-def _key(key: int | str) -> str:
-    """Return a model's id as it is, and a day, which is counted from 1970 on, as its date."""
-    return key if isinstance(key, str) else f"{date.fromordinal(_EPOCH + key)}"
 
 
 def audit_lines(rows: Iterable[Row], zone: str) -> Iterator[str]:

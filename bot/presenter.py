@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 
 from bot.follower import Follower
@@ -229,7 +230,7 @@ class Presenter:
                 await self._try("", f"prompt:{prompt.id}", place, message, row["ref"], False)
 
     async def _show_rows(self) -> None:
-        """Show delivery rows that carry what they show: reminders, and cards handed over."""
+        """Show delivery rows that carry what they show: reminders, cards handed over, charts."""
         for row in await self._stage.outbox.waiting(LOOK):
             payload = loads(row["payload"])
             message = Message(text=str(payload.get("text", "")))
@@ -238,17 +239,27 @@ class Presenter:
                 prompts, names = await self._stage.store.read(asked)
                 message = self._stage.card(prompts, row["destination"], names)
             doubt = row["created_at"] < self._started
+            file = self._stage.data / payload["file"] if "file" in payload else None
             await self._try(
-                row["session_id"], row["subject"], row["destination"], message, "", doubt
+                row["session_id"], row["subject"], row["destination"], message, "", doubt, file
             )
 
     async def _try(
-        self, session: str, subject: str, place: str, message: Message, ref: str, doubt: bool
+        self,
+        session: str,
+        subject: str,
+        place: str,
+        message: Message,
+        ref: str,
+        doubt: bool,
+        file: Path | None = None,
     ) -> None:
         outbox = self._stage.outbox
         try:
             if ref:
                 await outbox.update(place, ref, message)
+            elif file is not None and await asyncio.to_thread(file.exists):
+                ref = await outbox.upload(place, [file], message, subject, doubt=doubt)
             else:
                 ref = await outbox.show(place, message, subject, doubt=doubt)
         except _FAILURES as error:

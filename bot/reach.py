@@ -21,7 +21,10 @@ __all__ = ["command"]
 
 #: What makes sense while nothing is at work: it is stored, and the next start goes on from it.
 ALONE = frozenset(
-    {"approve", "deny", "answer", "edit", "schedule", "mode", "model", "new", "delete", "pair"}
+    {
+        *("approve", "deny", "answer", "edit", "schedule", "budget", "mode", "model"),
+        *("new", "delete", "pair"),
+    }
 )
 
 

@@ -118,8 +118,10 @@ def _text(fact: Event) -> Part:
 
 
 def _error(fact: Event) -> Part:
-    text = f"**Something went wrong.** {plain(str(fact.body['text']))}"
-    footer = "Try again from your last message with /retry."
+    text, footer = plain(str(fact.body["text"])), "Go on then with /retry."
+    if fact.body.get("error_type") != "BudgetSpent":
+        text = f"**Something went wrong.** {text}"
+        footer = "Try again from your last message with /retry."
     return Part(kind="text", facts=(fact,), message=Message(text=text, footer=footer))
 
 

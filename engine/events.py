@@ -48,6 +48,7 @@ class Kind(StrEnum):
     SWITCHED = "switched"  # mode, model, custom or one more root, by
     ELIDED = "elided"  # model, border: what the view leaves out from here on
     TAINTED = "tainted"  # source: outside text entered the log
+    SPENT = "spent"  # usage, cost, model, purpose: a model call that was stopped or failed
 
 
 #: Kinds that are never stored.

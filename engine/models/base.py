@@ -92,6 +92,8 @@ class Delta:
 
     text: str = ""
     reasoning: str = ""
+    #: What the provider has told of the call's usage by now; the Answer has the whole.
+    usage: Usage | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

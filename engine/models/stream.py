@@ -151,7 +151,7 @@ class Fold:
             self._text.append(text)
         if reasoning:
             self._reasoning.append(reasoning)
-        return Delta(text=clean(text), reasoning=clean(reasoning))
+        return Delta(text=clean(text), reasoning=clean(reasoning), usage=self.usage)
 
     def _add_call(self, part: CallPiece) -> None:
         call = next((c for c in reversed(self._calls) if c.index == part.index), None)

@@ -143,6 +143,8 @@ def _decide_open(state: State, now: float, gone: Collection[str]) -> Step:
 
 
 def _before_model(state: State, now: float) -> Step:
+    if state.held:
+        return Release(state="parked") if state.parked else Put(facts=(_end(state, now, "parked"),))
     entered = _enter_messages(state, now)
     if entered:
         return Put(facts=entered)

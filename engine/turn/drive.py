@@ -15,12 +15,12 @@ from typing import Any
 from engine.canonical import argument_hash
 from engine.errors import Fenced, ToolError
 from engine.events import Kind
-from engine.models.base import Answer, Delta, ModelError, Request
+from engine.models.base import Answer, Delta, KeyRejected, ModelError, Request
 from engine.permissions import policy
 from engine.permissions.base import Answer as Judgement
 from engine.store.base import Tx
 from engine.tools.base import Offer
-from engine.turn import asking, ingest, journal, run, view
+from engine.turn import asking, ingest, journal, run, spending, view
 from engine.turn.decide import (
     CallModel,
     Judge,
@@ -231,21 +231,43 @@ class Driver(Hold):
             self.put(kind, body, call=call.id)
 
     async def _call_model(self, tools: bool) -> None:
-        answer, pieces = None, ingest.Pieces()
+        if self._budgeted and await self._held_back():
+            return
+        answer, request, pieces = None, None, ingest.Pieces()
         try:
             request = await self._request(tools)
             stopped, answer = await self._race(self._stream(request, pieces))
         except ModelError as error:
             if pieces.text:
                 self.take_in(ingest.partial(self.state, pieces, self.engine.now(), "error"))
+            if not isinstance(error, KeyRejected):
+                self._lose(request, pieces, "failed")
             self.put(Kind.ERROR, {"text": str(error), "error_type": type(error).__name__})
             return
         if stopped or answer is None:
             if pieces.text or pieces.reasoning:
                 self.take_in(ingest.partial(self.state, pieces, self.engine.now(), "stopped"))
+            self._lose(request, pieces, "stopped")
             return
         facts = ingest.facts(self.engine, self.session, self.state, answer, tools=tools)
         self.take_in(facts)
+
+    async def _held_back(self) -> bool:
+        """Weigh the next call against the budgets; True when it is not to be made now."""
+        if spending.spent_in(self.buffer):  # all turns see what this one spent so far
+            await self.commit()
+            return True  # and this one sees what came in with it
+        weighed = await self.engine.store.read(
+            lambda tx: spending.weigh(self.engine, self.session, self.state, tx)
+        )
+        for kind, body in weighed:
+            self.put(kind, body)
+        return any(kind is not Kind.NOTICE for kind, _ in weighed)
+
+    def _lose(self, request: Request | None, pieces: ingest.Pieces, why: str) -> None:
+        body = spending.lost(self.engine, request, pieces, why)
+        if body is not None:
+            self.put(Kind.SPENT, body)
 
     async def _request(self, tools: bool) -> Request:
         engine, session = self.engine, self.session

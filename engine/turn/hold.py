@@ -56,6 +56,8 @@ class Hold:
         self._since: list[Event] = []
         #: The session's folders are there.
         self._prepared = False
+        #: Whether there are budgets, as of the last commit.
+        self._budgeted = True
         #: Replaced when running work is dropped: what of it has not acted yet must not any more.
         self._hold = object()
         #: Mail and prompts that entered with facts not yet committed.
@@ -165,6 +167,7 @@ class Hold:
             self.engine.bus.publish(fact)
         self._noted = committed.noted
         self._stop_mark = committed.stop_mark
+        self._budgeted = committed.budgeted
         if committed.inbound is not None:
             mail, replies = committed.inbound
             self.state = replace(self.state, mail=mail, replies=replies)

@@ -9,7 +9,7 @@ from typing import Any
 from engine.canonical import argument_hash, clean, dumps
 from engine.errors import ToolError
 from engine.events import Event, Kind
-from engine.models.base import Answer, Delta, RawCall
+from engine.models.base import Answer, Delta, RawCall, Usage
 from engine.sessions import Session
 from engine.tools.schema import parse_arguments
 from engine.turn.ports import Engine
@@ -30,9 +30,12 @@ class Pieces:
 
     text: str = ""
     reasoning: str = ""
+    #: What the provider has told of the call's usage so far.
+    usage: Usage | None = None
 
     def add(self, delta: Delta) -> None:
         """Take in a delta."""
+        self.usage = delta.usage or self.usage
         self.text += delta.text
         self.reasoning += delta.reasoning
 

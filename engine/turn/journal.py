@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine import inbox
+from engine import budgets, inbox
 from engine.canonical import dumps, loads
 from engine.errors import Fenced
 from engine.events import Event, Kind
@@ -84,6 +84,8 @@ class Committed:
     released: bool = False
     #: Set when something came in since `noted`: everything that waits to enter.
     inbound: tuple[tuple[Mail, ...], tuple[Reply, ...]] | None = None
+    #: The tenant has budgets, so what is spent is to be weighed.
+    budgeted: bool = True
 
 
 def event_from(row: Row) -> Event:
@@ -152,14 +154,19 @@ def commit(
     if batch.facts:
         tx.many("log_add", [_log_row(session, fact) for fact in batch.facts])
         project(tx, session, batch.facts, batch.calls, now)
+        if row["budgeted"]:
+            used = [fact.body for fact in batch.facts if "usage" in fact.body]
+            budgets.charge(tx, session, used, now)
     if batch.release and _release(tx, session, batch.release, noted):
         if session.origin == "schedule":
             runs.rested(tx, session.id, now)
         return Committed(noted=noted, stop_mark=row["stop_mark"], released=True)
-    if row["wanted"] == noted:
-        return Committed(noted=noted, stop_mark=row["stop_mark"])
+    inbound = None if row["wanted"] == noted else _inbound(tx, session.id)
     return Committed(
-        noted=row["wanted"], stop_mark=row["stop_mark"], inbound=_inbound(tx, session.id)
+        noted=row["wanted"],
+        stop_mark=row["stop_mark"],
+        inbound=inbound,
+        budgeted=bool(row["budgeted"]),
     )
 
 

@@ -93,7 +93,7 @@ def _message(tx: Tx, session: Session, fact: Event) -> None:
         tx.run("mail_entered", id=fact.body["mail"], seq=fact.seq)
 
 
-def _assistant_message(tx: Tx, session: Session, fact: Event) -> None:
+def _usage(tx: Tx, session: Session, fact: Event) -> None:
     usage = fact.body.get("usage")
     if usage is None:
         return
@@ -112,6 +112,7 @@ def _assistant_message(tx: Tx, session: Session, fact: Event) -> None:
         cache_read=usage["cache_read"],
         cache_write=usage["cache_write"],
         cost=fact.body.get("cost"),
+        estimated=int(fact.body.get("estimated", False)),
         at=fact.at,
     )
 
@@ -229,7 +230,8 @@ _PROJECT = {
     Kind.TURN_END: _turn_end,
     Kind.MESSAGE: _message,
     Kind.NOTICE: _message,
-    Kind.ASSISTANT_MESSAGE: _assistant_message,
+    Kind.ASSISTANT_MESSAGE: _usage,
+    Kind.SPENT: _usage,
     Kind.PERMISSION_REQUIRED: _prompt_raised,
     Kind.QUESTION_REQUESTED: _prompt_raised,
     Kind.PLAN_PROPOSED: _prompt_raised,

@@ -146,13 +146,14 @@ class State:
     #: The model has answered in this iteration.
     answered: bool = False
     calls: tuple[Call, ...] = ()
-    #: Why the turn is being brought to its end: '', 'iterations', 'repeat', 'failures'.
+    #: Why the turn is being brought to its end: '', iterations, repeat, failures, budget.
     closing: str = ""
     #: The tool-less closing call was told about.
     told: bool = False
     error: str = ""
     stopped: str = ""  # who stopped the open turn
     stop_reason: str = ""  # why, unless simply stopped
+    held: str = ""  # the open prompt that asks whether more may be spent
     repeats: int = 0
     failures: int = 0
     signature: str = ""
@@ -267,6 +268,8 @@ def _verdict(state: State, fact: Event) -> State:
 
 def _prompt_raised(state: State, fact: Event) -> State:
     prompt = fact.body["prompt"]
+    if prompt["kind"] == "grant":
+        return _changed(state, held=prompt["id"])
 
     def change(call: Call) -> Call:
         if prompt["kind"] == "outcome":
@@ -294,6 +297,9 @@ def _decided(state: State, fact: Event) -> State:
         yes = body["answer"]["kind"] in _YES
         return _changed(call, decision=body, status="allowed" if yes else "denied")
 
+    if body["prompt"] == state.held:
+        stopped = "" if body["answer"]["kind"] in _YES else body["by"]
+        return _changed(state, replies=replies, parked=False, held="", stopped=stopped)
     return _changed(_with_call(state, fact.call, change), replies=replies, parked=False)
 
 
@@ -408,11 +414,13 @@ def _turn_end(state: State, fact: Event) -> State:
         error="",
         stopped="",
         stop_reason="",
+        held="",
     )
 
 
 def _error(state: State, fact: Event) -> State:
-    return _changed(state, error=fact.body["text"])
+    closing = "budget" if fact.body.get("error_type") == "BudgetSpent" else state.closing
+    return _changed(state, error=fact.body["text"], closing=closing)
 
 
 def _stopped(state: State, fact: Event) -> State:
@@ -425,6 +433,7 @@ def _stopped(state: State, fact: Event) -> State:
         stop_reason=reason if state.open and reason != "stopped" else "",
         stopped=(fact.body["by"] or "nod") if state.open else "",
         parked=False,
+        held="",
     )
 
 

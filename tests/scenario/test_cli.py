@@ -244,7 +244,7 @@ def test_looking_before_the_first_start_says_so_and_makes_nothing(nod: Nod, home
     for words in (
         ["inbox"],
         ["usage"],
-        ["usage", "--by-day"],
+        ["usage", "--by", "day"],
         ["session", "list"],
         ["audit", "verify"],
     ):

@@ -535,7 +535,7 @@ async def test_usage_is_recorded_for_every_model_call(store: Store, tmp_path: Pa
     rows = await store.read(
         lambda tx: [
             (row["calls"], row["input_tokens"], row["cache_read"])
-            for row in tx.all("usage_by_model", tenant="local", since=0, until=9e12)
+            for row in tx.all("usage_by_model", tenant="local", since=0, until=9e12, person="")
         ]
     )
     assert rows == [(1, 100, 60)]

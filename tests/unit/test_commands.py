@@ -84,7 +84,7 @@ def test_every_command_is_in_the_help_and_has_a_line() -> None:
     wanted = (
         "help status inbox approve deny answer edit stop new retry undo mode model schedule jobs "
         "watch hook "
-        "threads sessions delete usage audit whoami "
+        "budget threads sessions delete usage audit whoami "
         "rules files persona back settings hand role pair"
     )
     assert list(COMMANDS) == wanted.split()
@@ -144,7 +144,7 @@ async def test_roles_are_kept(chat: Chat, given: str, role: str) -> None:
         ("inbox", "Nothing waits for you."),
         ("threads", "console:main"),
         ("sessions", "console:main"),
-        ("usage", "No model has been called"),
+        ("usage", "Today, Mon 16 Jun (UTC): 0 calls"),
         ("usage 7", "No model has been called"),
         ("audit", "admitted"),
         ("audit verify", "The audit is whole"),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
-from bot.listings import usage_lines
+import pytest
+from PIL import Image
+
+from bot.usage_plot import draw
+from bot.usage_text import bars, summed, table
 from engine.models.base import Usage
 from engine.models.catalogue import Price
-from engine.models.usage import by_day, by_model, cost
-from engine.store.base import Store
+from engine.models.usage import UsageLine, begun, by, by_day, cost
+from engine.store.base import Store, Tx
 
 PRICE = Price(input=2.0, output=10.0, cache_read=0.5, cache_write=4.0)
 
@@ -61,6 +68,7 @@ def rows() -> list[dict[str, object]]:
             "cache_read": tokens // 2,
             "cache_write": 0,
             "cost": dollars,
+            "estimated": 0,
             "at": at,
         }
         for n, (at, model, tokens, dollars) in enumerate(made)
@@ -69,16 +77,79 @@ def rows() -> list[dict[str, object]]:
 
 async def test_usage_is_summed_by_day_and_by_model_for_one_tenant(store: Store) -> None:
     await store.write(lambda tx: tx.many("usage_add", rows()))
-    days = await store.read(lambda tx: by_day(tx, "t", 0, 9 * DAY))
+    days = await store.read(lambda tx: by_day(tx, "t", 0, 9 * DAY, "UTC"))
     assert [(line.key, line.calls, line.input, line.unpriced) for line in days] == [
-        (0, 2, 110, 1),
-        (1, 1, 1, 0),
+        ("1970-01-01", 2, 110, 1),
+        ("1970-01-02", 1, 1, 0),
     ]
-    assert [line[:10] for line in usage_lines(days)][1:] == ["1970-01-01", "1970-01-02"]
-    east = await store.read(lambda tx: by_day(tx, "t", 0, 9 * DAY, 12 * 3600))
-    assert [(line.key, line.calls) for line in east] == [(0, 1), (1, 2)]
-    models = await store.read(lambda tx: by_model(tx, "t", 0, 9 * DAY))
-    assert [(line.key, line.calls, line.cost, line.cache_read) for line in models] == [
-        ("a", 2, 0.75, 50),
-        ("b", 1, 0.0, 5),
+    east = await store.read(lambda tx: by_day(tx, "t", 0, 9 * DAY, "Asia/Kolkata"))
+    assert [(line.key, line.calls) for line in east] == [("1970-01-01", 1), ("1970-01-02", 2)]
+    models = await store.read(lambda tx: by(tx, "model", "t", 0, 9 * DAY))
+    assert [(line.key, line.cost, line.cache_read) for line in models] == [
+        ("a", 0.75, 50),
+        ("b", 0.0, 5),
     ]
+    assert await store.read(lambda tx: by(tx, "model", "t", 0, 9 * DAY, "q")) == []
+
+
+async def test_usage_is_summed_by_schedule_and_by_person(store: Store) -> None:
+    def write(tx: Tx) -> None:
+        tx.many("usage_add", rows())
+        tx.run("principal_add", id="p", tenant="t", name="Ana", role="owner", now=0.0)
+        fire = {"id": "f", "tenant": "t", "schedule": "gone", "due": 1.0, "now": 1.0, "note": ""}
+        tx.run("fire_add", **fire, status="completed")
+        tx.run("fire_opened", id="f", session="s")
+
+    assert await store.read(lambda tx: by(tx, "schedule", "t", 0, 9 * DAY)) == []
+    await store.write(write)
+    for kind, key in (("schedule", "gone"), ("person", "Ana")):
+        lines = await store.read(lambda tx, kind=kind: by(tx, kind, "t", 0, 9 * DAY))
+        assert [(line.key, line.calls, line.cost) for line in lines] == [(key, 3, 0.75)]
+
+
+def test_a_day_and_a_month_begin_in_the_zone() -> None:
+    at = datetime(2026, 11, 1, 0, 30, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+    assert begun(at, "Europe/Berlin") == (at - 1800, at - 1800)
+    day, month = begun(at, "UTC")
+    assert (at - day, day - month) == (23.5 * 3600, 30 * DAY)
+
+
+LINES = [
+    UsageLine(key="2026-11-28", calls=2, input=90, output=10, cost=1.5),
+    UsageLine(key="2026-11-29", calls=3, input=5, cost=0.3, unpriced=1, estimated=1),
+]
+
+
+def test_bars_are_as_long_as_what_was_spent() -> None:
+    first, second = bars(LINES)
+    assert first == f"2026-11-28 {'█' * 20} $1.50"
+    assert second == f"2026-11-29 {'█' * 4:<20} $0.30+"
+    free = [replace(line, cost=0.0) for line in LINES]
+    assert next(iter(bars(free))).endswith("█ 100 tokens")
+    assert list(bars([])) == []
+
+
+def test_a_table_says_what_is_not_known() -> None:
+    head, *lines = table([*LINES, UsageLine(key="x" * 50, calls=1, unpriced=1)], "day")
+    assert len({len(line) for line in (head, *lines)} - {len(head)}) <= 1
+    assert lines[1].endswith("0.3000+") and lines[2].endswith("unknown")
+    assert list(table([], "day")) == ["No model has been called in that time."]
+    assert summed(LINES[1]) == "3 calls, 5 tokens, $0.30+, 1 of them cut off and estimated"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(LINES, id="two"),
+        pytest.param([], id="none"),
+        pytest.param([replace(LINES[0], key=f"11-{n:02}", cost=0.0) for n in range(60)], id="many"),
+    ],
+)
+def test_a_chart_is_a_picture_with_a_bar_for_each_line(
+    tmp_path: Path, lines: list[UsageLine]
+) -> None:
+    draw(lines, "What Nod used", tmp_path / "plots" / "a.png")
+    with Image.open(tmp_path / "plots" / "a.png") as picture:
+        assert (picture.format, picture.size) == ("PNG", (960, 480))
+        colours = {colour for _, colour in picture.getcolors(1 << 20)}
+    assert ((0x4A, 0x6F, 0xDC) in colours) is bool(lines)

@@ -60,7 +60,8 @@ returning *
 update sessions set seq = :seq, turn = :turn, turn_seq = :turn_seq, attempts = :attempts,
                     updated_at = :now
 where id = :id and epoch = :epoch and worker = :worker
-returning wanted, stop_mark
+returning wanted, stop_mark,
+  exists (select 1 from budgets b where b.tenant_id = sessions.tenant_id) as budgeted
 
 -- name: session_release
 update sessions set state = :state, worker = null, seen = :noted
