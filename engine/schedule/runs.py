@@ -132,8 +132,9 @@ def overdue(tx: Tx, fire: Row, now: float) -> str | None:
 def ended(tx: Tx, session: str, status: str, now: float) -> None:
     """Record how a turn of a fired session ended, and tell the owner when the run failed.
 
-    To be called in the transaction that writes TURN_END, with its status. A run that only parked
-    has not ended, nor one that is to be tried again; turns after its end change nothing.
+    To be called in the transaction that writes TURN_END, with its status, or "budget". A run that
+    only parked has not ended, nor one that is to be tried again; turns after its end change
+    nothing.
     """
     row = tx.one("fire_of_session", session=session)
     if row is None or status == "parked":
@@ -157,6 +158,7 @@ _ENDINGS = {
     "interrupted": "it was stopped",
     "max_iterations": "it reached the limit of steps for one turn",
     "error": "it ended with an error",
+    "budget": "its budget is spent",
 }
 
 

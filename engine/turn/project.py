@@ -63,7 +63,8 @@ def _turn_start(tx: Tx, session: Session, fact: Event) -> None:
 
 def _turn_end(tx: Tx, session: Session, fact: Event) -> None:
     if session.origin == "schedule" and fact.body["status"] != "parked":
-        runs.ended(tx, session.id, fact.body["status"], fact.at)
+        spent = fact.body.get("reason") == "budget"  # a further try would end the same way
+        runs.ended(tx, session.id, "budget" if spent else fact.body["status"], fact.at)
     wakes.turn_ended(tx, session, fact.turn, fact.body["status"], fact.at)
     if fact.body["status"] == "error":  # what its cards ask about has its result by now
         reason = "the turn ended with an error"

@@ -18,6 +18,9 @@ from engine.inbox import Person, Prompt
 from engine.models import usage
 from engine.models.base import Answer, KeyRejected, ModelUnavailable, Usage
 from engine.models.usage import UsageLine
+from engine.schedule import fires, runs, schedules
+from engine.schedule.policy import Policy
+from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.world import World, opened, running
@@ -173,32 +176,33 @@ async def test_a_budget_counts_its_own_sessions_only_also_those_before_it(
 async def test_a_schedules_run_has_a_budget_of_its_own(store: Store, tmp_path: Path) -> None:
     async with running(store, tmp_path, ScriptedModel(then=said())) as world:
 
-        def fires(tx: Tx) -> None:
-            for number, session in enumerate(runs):
-                fire = f"f{number}"
+        def fire(tx: Tx) -> None:
+            for number, session in enumerate(fired):
+                name = f"f{number}"
                 tx.run(
                     "fire_add",
-                    id=fire,
+                    id=name,
                     tenant="local",
                     schedule="c1",
                     due=float(number),
                     now=NOON,
                     status="started",
+                    cause="",
                     note="",
                 )
-                tx.run("fire_opened", id=fire, session=session)
+                tx.run("fire_opened", id=name, session=session, now=NOON)
 
-        runs = [await world.open(f"console:{n}", origin="schedule") for n in range(2)]
-        await world.store.write(fires)
+        fired = [await world.open(f"console:{n}", origin="schedule") for n in range(2)]
+        await world.store.write(fire)
         made = await budget(world, "schedule", "c1", unit="calls", period="run", hard=1)
         assert await world.store.read(
             lambda tx: [str(b) for b in budgets.for_schedule(tx, "local", "c1")]
         ) == ["at most 1 calls a run"]
-        assert end(await world.turn(runs[0], "Go")) == ("completed", "")
-        assert end(await world.turn(runs[1], "Go")) == ("completed", "")
-        assert end(await world.turn(runs[0], "Go on")) == ("error", "budget")
+        assert end(await world.turn(fired[0], "Go")) == ("completed", "")
+        assert end(await world.turn(fired[1], "Go")) == ("completed", "")
+        assert end(await world.turn(fired[0], "Go on")) == ("error", "budget")
         rows = await world.store.read(
-            lambda tx: [tx.one("spending_get", budget=made.id, period=session) for session in runs]
+            lambda tx: [tx.one("spending_get", budget=made.id, period=session) for session in fired]
         )
         assert [row["calls"] for row in rows if row is not None] == [1, 1]
 
@@ -348,3 +352,37 @@ async def test_a_failed_call_counts_as_a_call(
         await world.turn(await world.open(), "Hi")
         line = await spent(world)
         assert (line.calls, line.estimated, line.tokens) == (made, made, 0)
+
+
+async def test_a_run_whose_budget_is_spent_has_failed_and_is_not_tried_again(
+    store: Store, tmp_path: Path
+) -> None:
+    async with running(store, tmp_path, ScriptedModel(then=said())) as world:
+
+        def plan(tx: Tx) -> str:
+            made = schedules.add(
+                tx,
+                tenant="local",
+                owner=people.CONSOLE,
+                title="Briefing",
+                when=When(zone="UTC", cron="0 8 * * *"),
+                instructions="Brief us.",
+                home="console:main",
+                persona="cowork",
+                model="practice:test",
+                policy=Policy(retries=3),
+                now=NOON,
+            )
+            return made.id
+
+        schedule = await world.store.write(plan)
+        await budget(world, unit="calls", hard=1)
+        await world.turn(await world.open(), "Spend it")
+        fired = await world.store.write(
+            lambda tx: fires.run_now(tx, schedule, world.engine.now(), data=tmp_path)
+        )
+        assert fired.session is not None
+        world.dispatcher.enqueue(fired.session)
+        await world.settle()
+        [run] = await world.store.read(lambda tx: runs.history(tx, schedule))
+        assert (run.status, run.note) == ("failed", "its budget is spent")

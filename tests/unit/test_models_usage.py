@@ -96,9 +96,9 @@ async def test_usage_is_summed_by_schedule_and_by_person(store: Store) -> None:
     def write(tx: Tx) -> None:
         tx.many("usage_add", rows())
         tx.run("principal_add", id="p", tenant="t", name="Ana", role="owner", now=0.0)
-        fire = {"id": "f", "tenant": "t", "schedule": "gone", "due": 1.0, "now": 1.0, "note": ""}
-        tx.run("fire_add", **fire, status="completed")
-        tx.run("fire_opened", id="f", session="s")
+        fire = {"id": "f", "tenant": "t", "schedule": "gone", "due": 1.0, "now": 1.0}
+        tx.run("fire_add", **fire, status="completed", cause="schedule", note="")
+        tx.run("fire_opened", id="f", session="s", now=1.0)
 
     assert await store.read(lambda tx: by(tx, "schedule", "t", 0, 9 * DAY)) == []
     await store.write(write)
