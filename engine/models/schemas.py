@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.canonical import digest, dumps
@@ -15,6 +15,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 #: How deep a reference is followed into itself before it becomes a plain object.
 _DEPTH = 2
+
+#: Parts a schema may unfold to; a few references that point at each other would fill the memory.
+_PARTS = 20_000
 
 #: What Gemini's function declarations take: a part of OpenAPI 3.0.
 _GEMINI_KEYS = frozenset(
@@ -61,27 +64,31 @@ def resolve(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return `schema` with every local $ref replaced by what it points to, and no $defs.
 
     Full JSON pointers are followed; recursion is cut with a plain object; a reference that points
-    nowhere becomes a plain object, too.
+    nowhere becomes a plain object, too, and so does all that is left after 20,000 parts.
     """
     top = {k: v for k, v in schema.items() if k not in ("$defs", "definitions", "$schema")}
     if '"$ref"' not in dumps(top):
         return top
-    made: dict[str, Any] = _resolve(top, schema, ())
+    made: dict[str, Any] = _resolve(top, schema, (), iter(range(_PARTS)))
     return made
 
 
-def _resolve(value: Any, root: Mapping[str, Any], trail: tuple[str, ...]) -> Any:
+def _resolve(
+    value: Any, root: Mapping[str, Any], trail: tuple[str, ...], room: Iterator[int]
+) -> Any:
     if isinstance(value, Mapping):
+        if next(room, None) is None:
+            return {"type": "object"}
         pointer = value.get("$ref")
         if isinstance(pointer, str):
             if trail.count(pointer) >= _DEPTH:
                 return {"type": "object"}
             beside = {k: v for k, v in value.items() if k != "$ref"}
             target = _point(root, pointer)
-            return _resolve({**target, **beside}, root, (*trail, pointer))
-        return {k: _resolve(v, root, trail) for k, v in value.items()}
+            return _resolve({**target, **beside}, root, (*trail, pointer), room)
+        return {k: _resolve(v, root, trail, room) for k, v in value.items()}
     if isinstance(value, list):
-        return [_resolve(each, root, trail) for each in value]
+        return [_resolve(each, root, trail, room) for each in value]
     return value
 
 

@@ -184,6 +184,8 @@ class Tool:
     accept: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     #: Only offered in these modes; empty: in all.
     modes: frozenset[str] = frozenset()
+    #: JSON schema of the arguments, where no Python signature says them: a server's own tool.
+    parameters: Mapping[str, Any] | None = None
 
     def schema(self) -> dict[str, Any]:
         """Return the OpenAI function schema of the tool."""

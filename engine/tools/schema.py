@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from engine.canonical import dumps, loads
@@ -24,6 +25,8 @@ __all__ = ["describe", "parse_arguments", "shrink", "validate"]
 
 #: Characters of an unreadable argument text that may be kept in the history.
 JUNK_LIMIT = 200
+#: Faults of one call that are told, and characters of each.
+FAULTS, FAULT_CHARS = 3, 200
 
 _CUT_OFF = (
     "The arguments of this call were cut off before they ended, so it was not run. "
@@ -38,7 +41,7 @@ _NO_OBJECT = "The arguments of this call are no JSON object, so it was not run. 
 
 def describe(tool: Tool) -> dict[str, Any]:
     """Return the OpenAI function schema of `tool`. The same object each time: do not change it."""
-    parameters = _reflect(tool.run)[1]
+    parameters = tool.parameters if tool.parameters is not None else _reflect(tool.run)[1]
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
 
@@ -51,16 +54,45 @@ def validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     from pydantic import ValidationError
 
-    model = _reflect(tool.run)[0]
     given = dict(tool.accept(arguments) if tool.accept else arguments)
+    if tool.parameters is not None:
+        return _against_schema(tool, tool.parameters, given)
+    model = _reflect(tool.run)[0]
     for name, field in model.model_fields.items():
         if given.get(name, ...) is None and not field.is_required():
             del given[name]
     try:
         return model.model_validate(given).model_dump()
     except ValidationError as error:
-        faults = [_fault(tool, model, each) for each in error.errors()[:3]]
+        faults = [_fault(tool, model, each) for each in error.errors()[:FAULTS]]
         raise ToolError(" ".join(faults), "Call it again with the arguments mended.") from None
+
+
+def _against_schema(tool: Tool, schema: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return `given` as JSON schema takes it: nothing is completed, a null nobody asked for goes."""
+    from jsonschema import Draft202012Validator
+
+    validator = Draft202012Validator(schema)
+    faults = list(islice(validator.iter_errors(given), FAULTS))
+    if faults:
+        required = schema.get("required", ())
+        given = {k: v for k, v in given.items() if v is not None or k in required}
+        faults = list(islice(validator.iter_errors(given), FAULTS))
+    if not faults:
+        return given
+    told = [
+        f"Argument '{_place(each.path)}' of {tool.name} is wrong: {_cut(each.message)}."
+        for each in faults
+    ]
+    raise ToolError(" ".join(told), "Call it again with the arguments mended.")
+
+
+def _place(path: Iterable[Any]) -> str:
+    return ".".join(str(part) for part in path) or "(all)"
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= FAULT_CHARS else f"{message[: FAULT_CHARS - 1]}…"
 
 
 def parse_arguments(text: str, finish: str) -> tuple[dict[str, Any] | None, str]:

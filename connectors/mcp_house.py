@@ -1,0 +1,361 @@
+"""All MCP servers of a running Nod: starts and stops them, and keeps their tools in the registry.
+
+What a server offered last is kept in a file, so that its tools are there at once after a start,
+for every session, before the server is: a call waits for it. Without a server nothing is imported
+and nothing runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from connectors import gates, mcp_kept
+from connectors.mcp_extras import extras_of
+from connectors.mcp_link import Link, Listing, Ports, State
+from connectors.mcp_results import result_of
+from connectors.mcp_servers import Server, read_servers
+from connectors.mcp_tools import Listed, group_of, tools_of
+from engine import people
+from engine.canonical import dumps, loads
+from engine.errors import NodError, SettingsError, ToolError
+from engine.sandbox.leftovers import end_marked
+from engine.sessions import Session
+from engine.store.base import Store, Tx
+from engine.tools.base import Registry, Result, Risk, ToolContext
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["Servers", "Status", "ToolLine"]
+
+#: Seconds all servers together have to end.
+STOP = 8.0
+#: Bytes of the file that keeps what a server offered.
+FILE = 8_000_000
+
+_log = logging.getLogger(__name__)
+
+#: Tells the owner: (cause, title, text); an empty text: it is over.
+Notify = Callable[[str, str, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolLine:
+    """One tool of a server, for a person."""
+
+    own: str
+    #: The name models call it by; empty: it is not offered.
+    name: str = ""
+    #: read or external; why it is not offered.
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How a server is, for a person."""
+
+    name: str
+    where: str
+    state: str
+    #: One sentence on what is wrong; the last lines it printed.
+    trouble: str = ""
+    printed: str = ""
+    title: str = ""
+    #: From nod.toml, or a command.
+    origin: str = ""
+    shared: bool = True
+    tools: tuple[ToolLine, ...] = ()
+    resources: bool = False
+    prompts: bool = False
+
+
+class _Held:
+    """A server that is on: its link, the task that keeps it, and what it offers."""
+
+    def __init__(self, server: Server, link: Link, task: asyncio.Task[None]) -> None:
+        self.server = server
+        self.link = link
+        self.task = task
+        self.offer = Listing()
+        self.listed = Listed()
+        self.fault = ""
+
+
+class Servers:
+    """See the module; an async context manager.
+
+    Args:
+        written: the tables [mcp.NAME] of nod.toml.
+        secret: a secret by name; blocking.
+        auth: what signs the requests to a server with OAuth; None: nothing does.
+        notify: tells the owner.
+    """
+
+    def __init__(
+        self,
+        *,
+        written: Mapping[str, Any],
+        store: Store,
+        tools: Registry,
+        tenant: str,
+        data: Path,
+        secret: Callable[[str], str],
+        notify: Notify,
+        auth: Callable[[Server], Awaitable[httpx2.Auth | None]] | None = None,
+    ) -> None:
+        self._written = written
+        self._store = store
+        self._tools = tools
+        self._tenant = tenant
+        self._data = data / "mcp"
+        self._secret = secret
+        self._notify = notify
+        self._auth = auth or _none
+        self._held: dict[str, _Held] = {}
+        self._kept = mcp_kept.Kept()
+        self._faults: dict[str, str] = {}
+        self._turn = asyncio.Lock()
+        self._work: set[asyncio.Task[None]] = set()
+        #: Marks what our servers start, for this data folder.
+        self._mark = f"mcp.{hashlib.sha256(str(data.absolute()).encode()).hexdigest()[:16]}."
+        read_servers(written)  # a wrong table stops the start, with its name
+
+    async def __aenter__(self) -> Servers:
+        """Put in the tools that are known; the servers start meanwhile."""
+        await self.apply()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await _over([each.task for each in self._held.values()], STOP)
+        await _over(self._work, STOP)
+
+    async def apply(self) -> None:
+        """Take in what was changed: start what is new, stop what is gone or different."""
+        async with self._turn:
+            self._kept = await self._store.read(lambda tx: mcp_kept.kept(tx, self._tenant))
+            wanted = {each.name: each for each in self._effective()}
+            old = [n for n, held in self._held.items() if wanted.get(n) != held.server]
+            leaving = [self._held.pop(name) for name in old]
+            for each in leaving:
+                self._tools.replace(group_of(each.server.name), [])
+            await _over([each.task for each in leaving], STOP)
+            if wanted and not self._held:
+                await asyncio.to_thread(end_marked, self._mark)  # of a Nod that was killed
+            for name in wanted.keys() - self._held.keys():
+                await self._start(wanted[name])
+
+    def _effective(self) -> list[Server]:
+        """Return the servers that are on; one that was kept and no longer fits is left out."""
+        try:
+            return mcp_kept.effective(self._written, self._kept)
+        except SettingsError as error:
+            _log.error("%s", error)
+            return [each for each in read_servers(self._written) if each.name not in self._kept.off]
+
+    def nudge(self) -> None:
+        """Something about servers may have been written; look, without being waited for."""
+        task = asyncio.create_task(self._look(), name="mcp-look")
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _look(self) -> None:
+        try:
+            held = await self._store.read(lambda tx: mcp_kept.kept(tx, self._tenant))
+            if held != self._kept:
+                await self.apply()
+        except NodError as error:
+            _log.error("MCP servers were not looked at: %s", error)
+
+    async def _start(self, server: Server) -> None:
+        ports = Ports(
+            secret=self._secret,
+            auth=self._auth,
+            folder=self._data / server.name,
+            mark=f"{self._mark}{server.name}.",
+            listed=partial(self._listed, server.name),
+            trouble=partial(self._trouble, server.name),
+        )
+        link = Link(server, ports)
+        task = asyncio.create_task(link.run(), name=f"mcp-{server.name}")
+        held = self._held[server.name] = _Held(server, link, task)
+        known = await asyncio.to_thread(_read, self._file(server), server)
+        if known is not None and held.offer == Listing():
+            self._offer(held, known)
+
+    # -- what servers tell
+
+    def _listed(self, name: str, offer: Listing) -> None:
+        held = self._held.get(name)
+        if held is None or offer == held.offer:
+            return
+        self._offer(held, offer)
+        self._later(asyncio.to_thread(_write, self._file(held.server), held.server, offer))
+
+    def _offer(self, held: _Held, offer: Listing) -> None:
+        server = held.server
+        held.offer = offer
+        held.listed = tools_of(server, offer.tools, partial(self._perform, server.name))
+        names = {each.name for each in held.listed.tools}
+        extras = extras_of(server, offer, partial(self._ask, server.name), names)
+        try:
+            self._tools.replace(group_of(server.name), [*held.listed.tools, *extras])
+            held.fault = ""
+        except ToolError as error:
+            held.fault = str(error)
+
+    def _trouble(self, name: str, text: str) -> None:
+        title = f"The MCP server {name} does not work"
+        self._later(self._notify(f"mcp/{name}", title, text))
+
+    def _later(self, work: Awaitable[None]) -> None:
+        async def done() -> None:
+            try:
+                await work
+            except (NodError, OSError) as error:
+                _log.warning("after a word from an MCP server: %s", error)
+
+        task = asyncio.create_task(done(), name="mcp-told")
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def _file(self, server: Server) -> Path:
+        return self._data / f"{server.name}.json"
+
+    # -- calls
+
+    async def _perform(
+        self, name: str, ctx: ToolContext, own: str, arguments: Mapping[str, Any], reads: bool
+    ) -> Result:
+        answer = await self._link(name).call(
+            lambda wire: wire.call(own, arguments), harmless=reads, before=ctx.before_act
+        )
+        return await result_of(name, answer, ctx)
+
+    async def _ask(self, name: str, ctx: ToolContext, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await self._link(name).call(ask, harmless=True, before=ctx.before_act)
+
+    def _link(self, name: str) -> Link:
+        held = self._held.get(name)
+        if held is None:
+            raise ToolError(f"The MCP server {name} is switched off. Nothing was done.")
+        return held.link
+
+    # -- for sessions and people
+
+    def hands(self, tx: Tx, session: Session) -> frozenset[str]:
+        """Return the names of the tools that are not for the session."""
+        if not self._held:
+            return frozenset()
+        muted = gates.closed(tx, session)
+        closed = [name for name in self._held if group_of(name) in muted]
+        if any(not held.server.shared for held in self._held.values()):
+            owner = people.get(tx, session.tenant, session.owner)
+            if owner is None or owner.role != "owner":
+                closed += [n for n, held in self._held.items() if not held.server.shared]
+        return frozenset(tool for name in closed for tool in self._tools.group(group_of(name)))
+
+    def status(self) -> list[Status]:
+        """Return how each server is, by name; those that are off as well."""
+        on = [self._status(held) for held in self._held.values()]
+        off = [
+            Status(name=name, where="", state=State.OFF, origin=self._origin(name))
+            for name in {*self._written, *self._kept.servers} - self._held.keys()
+        ]
+        return sorted([*on, *off], key=lambda each: each.name)
+
+    async def check(self, name: str, limit: float) -> Status:
+        """Have a server tried now, unless it is ready, and return how it is after `limit` s."""
+        held = self._held.get(name)
+        if held is None:
+            known = ", ".join(each.name for each in self.status()) or "none yet"
+            raise NodError(f"No MCP server '{name[:40]}' is on.", f"There are: {known}.")
+        if held.link.state is not State.READY:
+            await held.link.again()
+            await held.link.settled(limit)
+        return self._status(held)
+
+    def _origin(self, name: str) -> str:
+        return "nod.toml" if name in self._written else "a command"
+
+    def _status(self, held: _Held) -> Status:
+        link, listed, server = held.link, held.listed, held.server
+        lines = [
+            ToolLine(own=own, name=tool.name, said="read" if tool.risk is Risk.READ else "asks")
+            for own, tool in zip(listed.own, listed.tools, strict=True)
+        ]
+        lines += [ToolLine(own=own, said=why) for own, why in listed.left_out]
+        ready = link.state is State.READY
+        return Status(
+            name=server.name,
+            where=server.where,
+            state=link.state,
+            trouble=held.fault if ready else link.trouble,
+            printed="" if ready else link.printed,
+            title=held.offer.title,
+            origin=self._origin(server.name),
+            shared=server.shared,
+            tools=tuple(lines),
+            resources=held.offer.resources,
+            prompts=held.offer.prompts,
+        )
+
+
+async def _none(server: Server) -> None:
+    return None
+
+
+async def _over(
+    tasks: Sequence[asyncio.Task[None]] | set[asyncio.Task[None]], limit: float
+) -> None:
+    """Cancel the tasks and wait for their end, for `limit` seconds at most."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=limit)
+
+
+# -- the file that keeps what a server offered
+
+
+def _read(file: Path, server: Server) -> Listing | None:
+    try:
+        if file.stat().st_size > FILE:
+            return None
+        held = loads(file.read_bytes())
+        if held["fingerprint"] != server.fingerprint:
+            return None  # another program, or another address
+        return Listing(
+            tools=tuple(held["tools"]),
+            resources=bool(held["resources"]),
+            prompts=bool(held["prompts"]),
+            title=str(held["title"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # it is only there to be quicker
+
+
+def _write(file: Path, server: Server, offer: Listing) -> None:
+    text = dumps(
+        {
+            "fingerprint": server.fingerprint,
+            "tools": list(offer.tools),
+            "resources": offer.resources,
+            "prompts": offer.prompts,
+            "title": offer.title,
+        }
+    )
+    if len(text) > FILE:
+        return
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    with suppress(OSError):
+        new.replace(file)
