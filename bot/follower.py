@@ -172,7 +172,8 @@ class Follower:
 
     async def _show_all(self, facts: Sequence[Event]) -> None:
         """Show these, with a sign for as long as something is at work."""
-        if any(fact.kind is Kind.TOOL_STARTED and not self._in_doubt(fact.seq) for fact in facts):
+        started = any(f.kind is Kind.TOOL_STARTED and not self._in_doubt(f.seq) for f in facts)
+        if started and not self.quiet:
             self._sign.begin(self.home)  # a turn that waited for somebody goes on
         shown = showing.parts(facts)
         for part in showing.last_words(shown) if self.quiet else shown:
