@@ -18,6 +18,7 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
+from bot.choices import RULE_DAYS, Choice, choices
 from bot.deciding import decision
 from bot.markup import code, cut, fenced, plain, visible
 from engine.errors import PromptError, SettingsError
@@ -59,9 +60,6 @@ PREVIEW, PREVIEW_LINES = 1_500, 40
 #: What the button for a whole card answers, and what buttons that answer nothing show.
 ALL = "all"
 LOOKS = {"why": "Why do you ask?", "full": "Show everything"}
-
-#: How long a standing rule made from a card holds.
-RULE_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,73 +120,6 @@ class Press:
     answer: str
     #: The beginning of the argument hash the button was made for; compare with `mark_of`.
     mark: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One way to answer, as it is offered."""
-
-    label: str
-    key: str
-    style: str = "plain"
-    asks: str = ""
-
-
-_CHOICES: Mapping[str, Mapping[str, Choice]] = {
-    "approval": {
-        "once": Choice("Approve", "a", "yes"),
-        "always": Choice(f"Always for exactly this target, {RULE_DAYS} days", "w"),
-        "edit": Choice("Edit", "e", asks="arguments"),
-        "deny": Choice("Deny", "d", "no", asks="reason"),
-    },
-    "question": {
-        "answer": Choice("Answer in words", "a", asks="answer"),
-        "deny": Choice("Leave it open", "d", "no", asks="reason"),
-    },
-    "plan": {
-        "approve": Choice("Approve", "a", "yes"),
-        "auto": Choice("Approve, and ask less (auto)", "r"),
-        "deny": Choice("Deny", "d", "no", asks="reason"),
-    },
-    "grant": {
-        "approve": Choice("Approve", "a", "yes"),
-        "deny": Choice("Deny", "d", "no", asks="reason"),
-    },
-    "access": {
-        "deliver": Choice("Allow and deliver", "a", "yes"),
-        "allow": Choice("Allow", "w"),
-        "dismiss": Choice("Dismiss", "d", "no"),
-    },
-    "outcome": {
-        "happened": Choice("It happened", "h"),
-        "run": Choice("It did not: run it now", "r"),
-        "leave": Choice("It did not: leave it", "l"),
-        "unknown": Choice("I don't know", "u"),
-    },
-    "connect": {
-        "done": Choice("Done", "a", "yes"),
-        "deny": Choice("Not now", "d", "no", asks="reason"),
-    },
-    "notice": {"seen": Choice("Seen", "s"), "retry": Choice("Retry", "r")},
-}
-
-#: A grant that is a schedule; what confirms it may allow its one message too.
-_SCHEDULE: Mapping[str, Choice] = {
-    "approve": Choice("Confirm", "a", "yes"),
-    "rule": Choice("Confirm, and post there without asking", "w"),
-    "edit": Choice("Change", "e", asks="arguments"),
-    "deny": Choice("Cancel", "d", "no"),
-}
-
-
-def _spending(prompt: Prompt) -> Mapping[str, Choice]:
-    """A grant that lets more be spent; its buttons say how much."""
-    asked = prompt.payload["budget"]
-    return {
-        "approve": Choice(plain(asked["extend"]), "a", "yes"),
-        "raise": Choice(plain(asked["raise"]), "r"),
-        "deny": Choice("Stop", "d", "no"),
-    }
 
 
 _TITLES = {
@@ -351,35 +282,6 @@ def _looks(prompt: Prompt, key: bytes) -> tuple[Button, ...]:
     return tuple(
         Button(label=LOOKS[each], key=each[0], answer=each, token=token(prompt, each, key))
         for each in offered.get(prompt.kind, ())
-    )
-
-
-def choices(prompt: Prompt) -> dict[str, Choice]:
-    """Return what can be pressed; an option has a button only when one press can answer it all."""
-    offered: dict[str, Choice] = {}
-    if prompt.kind == "question":
-        questions = prompt.payload["questions"]
-        if len(questions) == 1 and not questions[0].get("multi"):
-            for number, option in enumerate(questions[0].get("options") or (), 1):
-                offered[f"o{number}"] = Choice(plain(option["label"]), str(number))
-    ways = _SCHEDULE if prompt.payload.get("schedule") else _CHOICES[prompt.kind]
-    for answer, choice in (_spending(prompt) if prompt.payload.get("budget") else ways).items():
-        allowed = "approve" if answer in ("auto", "rule", "raise") else answer
-        ruled = answer != "always" or bool(prompt.payload.get("rule_target"))
-        ruled = ruled and (answer != "rule" or bool(prompt.payload["arguments"]["report_to"]))
-        again = answer != "retry" or bool(prompt.payload.get("retry"))
-        again = again and (answer != "answer" or not _is_pressed(prompt))
-        if allowed in prompt.options and ruled and again:
-            drop = answer == "seen" and prompt.payload.get("held")
-            offered[answer] = Choice("Drop", "d", "no") if drop else choice
-    return offered
-
-
-def _is_pressed(prompt: Prompt) -> bool:
-    """Say whether every answer to a question is one of its buttons."""
-    first, *more = prompt.payload["questions"]
-    return bool(first.get("options")) and not (
-        more or first.get("multi") or first.get("allow_text")
     )
 
 

@@ -15,6 +15,8 @@ _SCHEDULED = {"approve": "Confirmed", "edit": "Changed, on a new card,", "deny":
 
 _SPENDING = {"approve": "Extended once", "deny": "Stopped"}
 
+_UNCLEAR = {"approve": "Nod was asked", "deny": "Left as it is"}
+
 _DECIDED = {
     "once": "Approved",
     "always": "Approved, from now on without asking,",
@@ -48,6 +50,7 @@ def decision(prompt: Prompt, name: Callable[[str], str], zone: tzinfo) -> str:
         by = by.replace(" by ", " ", 1)
     told = _told(prompt, answer)
     words = _DECIDED | (_SCHEDULED if prompt.payload.get("schedule") else {})
+    words |= _UNCLEAR if prompt.payload.get("unclear") else {}
     if prompt.payload.get("budget"):
         words |= _SPENDING | ({"approve": "Raised for good"} if answer.get("raise") else {})
     return f"{words.get(kind, visible(kind))}{by}, {at}" + (f": {told}" if told else "")

@@ -10,12 +10,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bot import listings, routing
+from bot import listings, routing, unclear
 from bot.answers import show_in
 from bot.commanding import Command, Context
 from bot.surfaces.links import link
 from engine import grants, people
-from engine.errors import ScheduleError
+from engine.errors import ScheduleError, Unclear
 from engine.schedule import fires, proposals, runs, schedules
 from engine.schedule.cron import zone_of
 from engine.schedule.policy import clause, split
@@ -57,9 +57,29 @@ async def _schedule(context: Context, given: list[str]) -> str:
 
 async def _asked(context: Context, said: str, changes: Schedule | None = None) -> str:
     """`every weekday at 8: morning briefing to #standup`: answered with a card."""
+    try:
+        return await _understood(context, said, changes)
+    except Unclear as error:
+        if changes is not None:
+            raise
+        return await _offered(context, said, error)
+
+
+async def _offered(context: Context, said: str, why: Unclear) -> str:
+    """Say what is not clear, and show a card on which the model can be asked."""
+
+    def work(tx: Tx) -> None:
+        show_in(tx, unclear.offer(tx, context, said, why), context.target, context.house.now())
+
+    await context.store.write(work)
+    context.poke()
+    return f"{why} Or press Ask Nod on the card: Nod then proposes what you mean."
+
+
+async def _understood(context: Context, said: str, changes: Schedule | None) -> str:
     found = _SAID.fullmatch(said.strip())
     if found is None:
-        raise ScheduleError("I do not see when, and what to do.", _EXAMPLES)
+        raise Unclear("I do not see when, and what to do.", _EXAMPLES)
     when, what = found["when"].strip(), (found["what"] or "").strip()
 
     def work(tx: Tx) -> str:
