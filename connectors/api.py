@@ -76,7 +76,7 @@ class Api:
         return {} if self.account is None else await self._ground.credentials.secret(self.account)
 
     async def get(
-        self, path: str, *, query: Mapping[str, Any] | None = None, **segments: Any
+        self, path: str, /, *, query: Mapping[str, Any] | None = None, **segments: Any
     ) -> Any:
         """Return what the service holds at `path`, as JSON.
 
@@ -89,6 +89,7 @@ class Api:
         self,
         method: str,
         path: str,
+        /,
         *,
         query: Mapping[str, Any] | None = None,
         json: Any = None,
@@ -103,6 +104,7 @@ class Api:
         self,
         method: str,
         path: str,
+        /,
         *,
         json: Any = None,
         data: bytes | None = None,
@@ -125,6 +127,7 @@ class Api:
     async def pages(
         self,
         path: str,
+        /,
         *,
         paging: Paging,
         items: str = "",
@@ -158,7 +161,7 @@ class Api:
                 asked = following
 
     async def download(
-        self, path: str, to: Path, *, query: Mapping[str, Any] | None = None, **segments: Any
+        self, path: str, to: Path, /, *, query: Mapping[str, Any] | None = None, **segments: Any
     ) -> int:
         """Write what the service holds at `path` into the file `to`; returns its bytes."""
         request = await self._request("GET", path, query, {"Accept": "*/*"}, segments, (None, {}))
@@ -297,7 +300,13 @@ def by_page(parameter: str, size: str, first: int = 1, step: int = 1) -> Paging:
 
 
 def _path(path: str, segments: Mapping[str, Any]) -> str:
-    encoded = {name: _segment(name, str(value)) for name, value in segments.items()}
+    """Fill the template; a list is several segments, such as those of a file's path."""
+    encoded = {
+        name: "/".join(_segment(name, each) for each in value)
+        if isinstance(value, list)
+        else _segment(name, str(value))
+        for name, value in segments.items()
+    }
     return path.format(**encoded)
 
 

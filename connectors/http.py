@@ -144,8 +144,8 @@ class Http:
 
     def __init__(self, *, allowed: tuple[str, ...] = ()) -> None:
         self._own = frozenset(_origin(each) for each in allowed)
-        #: By whether it reaches what the owner has named, and only that.
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        #: By whether it reaches what the owner has named, and only that; and whether it acts.
+        self._sessions: dict[tuple[bool, bool], aiohttp.ClientSession] = {}
         self._lanes: dict[str, _Lane] = {}
 
     async def close(self) -> None:
@@ -208,7 +208,7 @@ class Http:
 
         own = _origin(request.url) in self._own
         try:
-            sending = self._session(own).request(
+            sending = self._session(own, request.act).request(
                 request.method,
                 request.url,
                 params=request.query or None,
@@ -245,16 +245,22 @@ class Http:
             broken = f"The connection to {request.service} broke off ({type(error).__name__})."
             raise Unsure(broken) from None
 
-    def _session(self, own: bool) -> aiohttp.ClientSession:
-        found = self._sessions.get(own)
+    def _session(self, own: bool, act: bool) -> aiohttp.ClientSession:
+        """Return the session of that kind.
+
+        An act gets a connection of its own: one that was kept may have been closed meanwhile, and
+        nobody could tell whether the act went out on it.
+        """
+        found = self._sessions.get((own, act))
         if found is None:
             import aiohttp
 
             guard = None if own else _socket
-            found = self._sessions[own] = aiohttp.ClientSession(
+            found = self._sessions[own, act] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=IN_ALL, limit_per_host=PER_HOST, socket_factory=guard
+                    limit=IN_ALL, limit_per_host=PER_HOST, socket_factory=guard, force_close=act
                 ),
+                middlewares=(_never_again,) if act else (),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "nod-coworker", "Accept": "application/json"},
             )
@@ -265,6 +271,20 @@ class Http:
         if lane is None:
             lane = self._lanes[request.lane] = _Lane(request.limits)
         return lane
+
+
+async def _never_again(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a PUT or DELETE anew by itself when its connection breaks."""
+    import aiohttp
+
+    try:
+        return await handler(request)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        raise  # nothing was sent
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise Unsure(f"The connection broke off ({type(error).__name__}).") from error
 
 
 class _Blocked(OSError):

@@ -48,10 +48,19 @@ class Entry:
     about: str
     #: It is of use without an account.
     open: bool = False
+    #: Modules that declare the rest of its tools.
+    more: tuple[str, ...] = ()
 
 
 #: Name of a connector -> its module, which holds a `CONNECTOR`.
-CONNECTORS: Mapping[str, Entry] = {}
+CONNECTORS: Mapping[str, Entry] = {
+    "github": Entry(
+        module="connectors.github",
+        more=("connectors.github_code", "connectors.github_acts"),
+        title="GitHub",
+        about="issues, pull requests, reviews, checks, deployments, files",
+    ),
+}
 
 #: Modules whose `TOOLS` work on files of the session, with no service behind them.
 _LOCAL = {"calendar": "connectors.icalendar"}
@@ -80,6 +89,8 @@ def load(name: str, catalogue: Mapping[str, Entry] = CONNECTORS) -> Connector:
         known = ", ".join(sorted(catalogue))
         raise NodError(f"There is no connector '{name}'.", f"There are: {known}.")
     found: Connector = import_module(entry.module).CONNECTOR
+    for each in entry.more:
+        import_module(each)
     return found
 
 

@@ -16,7 +16,7 @@ from connectors.accounts import Account
 from connectors.base import Auth, Connector, Limits, OAuth
 from connectors.credentials import Credentials
 from connectors.oauth import Token, Vendor
-from connectors.registry import CONNECTORS, Connectors, Entry
+from connectors.registry import CONNECTORS, Connectors, Entry, load
 from connectors.secrets import Secrets
 from connectors.vault import make_key_file
 from engine import people, sessions
@@ -36,13 +36,12 @@ CATALOGUE = {**CONNECTORS, **_SAMPLES}
 
 def connector_of(name: str) -> Connector:
     """Return the connector of that name."""
-    found: Connector = import_module(CATALOGUE[name].module).CONNECTOR
-    return found
+    return load(name, CATALOGUE)
 
 
-def lines_of_code(connector: Connector) -> int:
-    """Return the lines of the connector's modules that hold code: no comment, text or blank."""
-    path = import_module(CATALOGUE[connector.name].module).__file__
+def lines_of_code(module: str) -> int:
+    """Return the lines of the module that hold code: no comment, text or blank line."""
+    path = import_module(module).__file__
     assert path is not None
     kept: set[int] = set()
     with tokenize.open(path) as file:
