@@ -2,7 +2,7 @@
 
 An act (the effect of an approved call) is posted once; when nobody can tell whether it was, it
 says so instead of posting again. A show (a reminder, a card outside any log) may be posted again,
-marked as a possible duplicate.
+marked as a possible duplicate. Who posts to a place that has moved need not know.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bot.counts import Counts
+from bot.places import Move, MovedAway
 from bot.surfaces.base import Line, Message, Surface, SurfaceError
 from engine.canonical import digest
 from engine.clock import Now, mint
@@ -29,6 +31,9 @@ __all__ = ["Outbox", "Shown", "fingerprint"]
 #: Seconds one request to a platform may take; an upload may take longer.
 TIMEOUT = 30.0
 UPLOAD_TIMEOUT = 240.0
+
+#: Messages that are remembered, which were posted anew after their place had moved.
+MOVED = 1_000
 
 DUPLICATE = "Possibly shown twice: Nod was restarted while it sent this."
 
@@ -77,6 +82,10 @@ class Outbox:
         self._tenant = tenant
         self._opened = opened
         self._counts = counts or Counts()
+        #: Places that moved since the start: who posts there may have read the store before.
+        self._moves: dict[str, Move] = {}
+        #: ref of a message that was left behind -> of the one that shows it now.
+        self._anew: OrderedDict[str, str] = OrderedDict()
 
     def surface(self, target: str) -> Surface:
         """Return the surface of a thread_target; raises ToolError when there is none."""
@@ -118,12 +127,33 @@ class Outbox:
         surface = await self._connected(target)
         message = Message(text=text)
         try:
-            ref = await self._act(surface, target, message, files, subject)
+            ref = await self._there(
+                target, lambda place: self._act(surface, place, message, files, subject)
+            )
         except SurfaceError as error:
-            await self._store.write(lambda tx: self._failed(tx, target, subject))
+            await self._store.write(lambda tx: self._failed(tx, self._now_at(target), subject))
             raise ToolError(f"It was not posted: {error.what}", error.fix) from error
-        await self._store.write(lambda tx: self._sent(tx, target, subject, ref, message))
+        place = self._now_at(target)
+        await self._store.write(lambda tx: self._sent(tx, place, subject, ref, message))
         return ref
+
+    # -- places that move
+
+    def _now_at(self, target: str) -> str:
+        """Return where a target is now."""
+        for move in self._moves.values():
+            target = move.now(target)
+        return target
+
+    async def _there(self, target: str, work: Callable[[str], Awaitable[T]]) -> T:
+        """Do it in the place a target names; in its new one when it turns out to have moved."""
+        try:
+            return await work(self._now_at(target))
+        except MovedAway as error:
+            self._moves[error.move.old] = error.move
+        return await work(self._now_at(target))
+
+    # -- one act
 
     async def _act(
         self, surface: Surface, target: str, message: Message, files: Sequence[Path], subject: str
@@ -146,6 +176,7 @@ class Outbox:
 
     async def find(self, target: str, subject: str) -> tuple[LookUp, str]:
         """Tell whether `subject` was posted to `target`, and its ref; stores the ref when found."""
+        target = self._now_at(target)
         row = await self._store.read(
             lambda tx: tx.one(
                 "delivery_get",
@@ -218,7 +249,10 @@ class Outbox:
                 return ref
             if not surface.capabilities.look_up:
                 message = Message(text=message.text, card=message.card, footer=DUPLICATE)
-        return await self._counted(target, TIMEOUT, surface.post(target, message, subject))
+        return await self._there(
+            target,
+            lambda place: self._counted(target, TIMEOUT, surface.post(place, message, subject)),
+        )
 
     async def upload(
         self, target: str, files: Sequence[Path], message: Message, subject: str, *, doubt: bool
@@ -231,12 +265,26 @@ class Outbox:
                 return ref
             if not surface.capabilities.look_up:
                 message = Message(text=message.text, card=message.card, footer=DUPLICATE)
-        upload = surface.upload(target, files, message, subject)
-        return await self._counted(target, UPLOAD_TIMEOUT, upload)
+
+        async def send(place: str) -> str:
+            upload = surface.upload(place, files, message, subject)
+            return await self._counted(target, UPLOAD_TIMEOUT, upload)
+
+        return await self._there(target, send)
 
     async def update(self, target: str, ref: str, message: Message) -> None:
-        """Replace what a message shows. Raises SurfaceError, TimeoutError."""
-        await self._counted(target, TIMEOUT, self.surface(target).edit(ref, message))
+        """Replace what a message shows; one that was left behind is posted anew.
+
+        Raises SurfaceError, TimeoutError.
+        """
+        now = self._anew.get(ref, ref)
+        try:
+            await self._counted(target, TIMEOUT, self.surface(target).edit(now, message))
+        except MovedAway as error:
+            self._moves[error.move.old] = error.move
+            self._anew[ref] = await self.show(target, message, f"anew:{ref}", doubt=False)
+            if len(self._anew) > MOVED:
+                self._anew.popitem(last=False)
 
     async def _counted(self, target: str, seconds: float, asked: Awaitable[T]) -> T:
         """Wait for what a platform was asked, and count what came of it."""
@@ -256,8 +304,8 @@ class Outbox:
             tenant=self._tenant,
             session=shown.session,
             subject=shown.subject,
-            destination=shown.destination,
-            ref=shown.ref,
+            destination=self._now_at(shown.destination),
+            ref=self._anew.get(shown.ref, shown.ref),
             shown=shown.shown,
             now=self._now(),
         )

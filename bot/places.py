@@ -5,20 +5,66 @@ For surfaces whose posts only name the post they reply to, and no thread.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
+from bot.surfaces.base import SurfaceError
 from engine.canonical import dumps, loads
 from engine.store.base import Store, Tx
 from engine.targets import ThreadTarget
 
-__all__ = ["Places"]
+__all__ = ["Move", "MovedAway", "Places"]
 
-_MOVES = (
+#: Each rewrites the columns of one table that hold nothing but a thread_target.
+_COLUMNS = (
     "move_threads",
     "move_homes",
     "move_mail",
     "move_deliveries",
-    "move_schedule_homes",
-    "move_reports",
+    "move_schedules",
+    "move_watches",
+    "move_budgets",
+    "move_gates",
+    "move_connecting",
+    "move_switch",
 )
+#: (what is looked for, how it is rewritten) of JSON in which targets stand. What a person decided
+#: or is asked to decide by its hash, and what is history, stays as it was said.
+_TEXTS = (
+    ("names_aimed", "name_aim"),
+    ("prompts_aimed", "prompt_aim"),
+    ("held_aimed", "held_aim"),
+    ("watched_aimed", "watched_aim"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A place that is another one from now on."""
+
+    #: thread_target before and after.
+    old: str
+    new: str
+    #: How the refs of posts begin that were left behind; nobody can edit those any more.
+    posts: str
+    #: How a part inside begins that was named by such a post, and how it is named now: the number
+    #: of that post is another one's in the new place.
+    was: str
+    becomes: str
+
+    def now(self, target: str) -> str:
+        """Return where a target is now."""
+        if target != self.old and not target.startswith(f"{self.old}/"):
+            return target
+        return self.new + target[len(self.old) :].replace(f"/{self.was}", f"/{self.becomes}")
+
+
+class MovedAway(SurfaceError):
+    """A place that was posted to has moved; all that is stored was rewritten."""
+
+    def __init__(self, move: Move) -> None:
+        super().__init__(f"{move.old} is {move.new} now.", retry_after=1.0)
+        self.move = move
 
 
 class Places:
@@ -43,23 +89,42 @@ class Places:
 
         return await self._store.read(look)
 
-    async def moved(self, old: str, new: str) -> None:
-        """Rewrite every target that is `old` or lies inside it, in one transaction.
+    async def after(self, old: str) -> str:
+        """Return the place that `old` moved to; empty: it did not."""
+        name = _setting(old)
+        row = await self._store.read(
+            lambda tx: tx.one("setting_get", tenant=self._tenant, name=name)
+        )
+        return "" if row is None else str(loads(row["value"]))
 
-        Raises TargetError when one of them is no target.
+    async def moved(self, move: Move) -> None:
+        """Rewrite every target that is the old place or lies inside it, in one transaction.
+
+        Cards that wait are shown anew in the new place. Again, it changes nothing. Raises
+        TargetError when one of them is no target.
         """
-        ThreadTarget.parse(old), ThreadTarget.parse(new)
+        ThreadTarget.parse(move.old), ThreadTarget.parse(move.new)
+        await self._store.write(lambda tx: self._move(tx, move))
 
-        def work(tx: Tx) -> None:
-            for name in _MOVES:
-                tx.run(name, tenant=self._tenant, old=old, new=new, inside=f"{old}/%")
-            for row in tx.all("rules_aimed", tenant=self._tenant, inside=f'%"{old}%'):
-                aimed = [_moved(target, old, new) for target in loads(row["target"])]
-                tx.run("rule_aim", id=row["id"], target=dumps(sorted(aimed)))
+    def _move(self, tx: Tx, move: Move) -> None:
+        given = {"tenant": self._tenant, "old": move.old, "new": move.new}
+        given |= {"inside": f"{move.old}/%", "was": f"/{move.was}", "becomes": f"/{move.becomes}"}
+        for name in _COLUMNS:
+            tx.run(name, **given)
+        left = {"tenant": self._tenant, "posts": f"{move.posts}%"}
+        tx.run("move_cards", **left)
+        tx.run("move_refs", **left)
+        for row in tx.all("rules_aimed", tenant=self._tenant, inside=f'%"{move.old}%'):
+            aimed = sorted(map(move.now, loads(row["target"])))
+            tx.run("rule_aim", id=row["id"], target=dumps(aimed))
+        place = re.compile(rf'{re.escape(move.old)}(?P<rest>(?:/[^\s"\\]*)?)(?=[\s"\\]|$)')
+        for look, rewrite in _TEXTS:
+            for row in tx.all(look, tenant=self._tenant, inside=f"%{move.old}%"):
+                text = place.sub(lambda found: move.now(found[0]), row["text"])
+                tx.run(rewrite, tenant=self._tenant, id=row["id"], text=text)
+        name = _setting(move.old)
+        tx.run("setting_put", tenant=self._tenant, name=name, value=dumps(move.new), now=0.0)
 
-        await self._store.write(work)
 
-
-def _moved(target: str, old: str, new: str) -> str:
-    inside = target == old or target.startswith(f"{old}/")
-    return new + target[len(old) :] if inside else target
+def _setting(old: str) -> str:
+    return f"moved:{old}"

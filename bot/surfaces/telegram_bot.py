@@ -36,7 +36,7 @@ from bot.surfaces.pacing import Paused
 from bot.surfaces.telegram_lanes import Lanes
 from bot.surfaces.telegram_line import Conflicting, Line, Refused
 from bot.surfaces.telegram_out import Sender
-from bot.surfaces.telegram_places import Place, Post, target
+from bot.surfaces.telegram_places import Place, Post, moving
 from bot.surfaces.telegram_reading import (
     ALLOWED,
     Filled,
@@ -76,7 +76,7 @@ class TelegramBot:
         self._mode = mode
         self._line = Line(token, base_url)
         self.id = self._line.id
-        self.sender = Sender(self._line, self._moved)
+        self.sender = Sender(self._line, ground.places.moved)
         self._spool = Spool(ground.data / "telegram" / self.id)
         self._lanes: Lanes[Held] = Lanes(
             self._handle,
@@ -263,7 +263,7 @@ class TelegramBot:
             return
         found = await self._reader.read(updates)
         if isinstance(found, Migrated):
-            await self._moved(found.old, found.new)
+            await self._ground.places.moved(moving(self.id, found.old, found.new))
         elif isinstance(found, Filled):
             await self._filled(found)
         elif isinstance(found, Pressed) and updates[0].callback_query is not None:
@@ -271,9 +271,6 @@ class TelegramBot:
         elif found is not None:
             receipt = await self._take(found)
             self._sign(found, receipt)
-
-    async def _moved(self, old: int, new: int) -> None:
-        await self._ground.places.moved(target(self.id, old), target(self.id, new))
 
     def _met(self, update: Update) -> None:
         """Say in a group that Nod was added to what it cannot hear there."""

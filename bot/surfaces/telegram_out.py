@@ -25,10 +25,11 @@ from telegram import (
 )
 
 from bot.outbox import DUPLICATE
+from bot.places import Move, MovedAway
 from bot.surfaces.base import Message, SurfaceError
 from bot.surfaces.pacing import CARD, WORDS, Pacing, rank_of
 from bot.surfaces.telegram_line import RAW_EDIT, UPLOAD, Line, Moved, NoSuchMethod, Refused
-from bot.surfaces.telegram_places import Place, Post
+from bot.surfaces.telegram_places import Place, Post, moving
 from bot.surfaces.telegram_words import CAPTION, Look, looks
 
 __all__ = ["Sender"]
@@ -61,10 +62,10 @@ class Sender:
     """Everything one bot posts.
 
     Args:
-        moved: told of a group that has a new id, before anything is sent to that.
+        moved: told of a group that has a new id, before its sender is.
     """
 
-    def __init__(self, line: Line, moved: Callable[[int, int], Awaitable[None]]) -> None:
+    def __init__(self, line: Line, moved: Callable[[Move], Awaitable[None]]) -> None:
         self._line = line
         self._moved = moved
         self._pacing = Pacing()
@@ -145,6 +146,16 @@ class Sender:
                 begun.append(await self._files(place, part, caption if not at else None, pictures))
         self._begun.pop(delivery, None)
         return self._known(place, _Sent(ids=[begun[0]]))
+
+    async def erase(self, post: Post) -> bool:
+        """Delete what a person wrote; False: Telegram does not let the bot."""
+        try:
+            await self._in(
+                post.chat, lambda: self._line.bot.delete_message(post.chat, post.message)
+            )
+        except Refused:
+            return False
+        return True
 
     async def typing(self, place: Place) -> None:
         """Show that Nod is at work, for five seconds or until the next message."""
@@ -287,19 +298,19 @@ class Sender:
 
         try:
             if look.rich:
-                await self._line.told(rich)
+                await self._in(chat, rich)
             else:
-                await self._line.told(lambda: text(look.html, "HTML"))
+                await self._in(chat, lambda: text(look.html, "HTML"))
         except Refused as error:
             if "message is not modified" in error.what.lower():
                 return
             if look.rich or not _is_unparsed(error):
                 raise
-            await self._line.told(lambda: text(look.plain, None))
+            await self._in(chat, lambda: text(look.plain, None))
 
     async def _delete(self, chat: int, number: int) -> None:
         try:
-            await self._line.told(lambda: self._line.bot.delete_message(chat, number))
+            await self._in(chat, lambda: self._line.bot.delete_message(chat, number))
         except Refused as error:
             _log.info("a message that is no longer needed stays: %s", error.what)
 
@@ -429,13 +440,16 @@ class Sender:
     # -- calls
 
     async def _call(self, place: Place, work: Callable[[Place], Awaitable[T]]) -> T:
-        """Do it in the place; in its new one when the group has moved meanwhile."""
+        """Do it in the place. Raises MovedAway when the group is another one now."""
+        return await self._in(place.chat, lambda: work(place))
+
+    async def _in(self, chat: int, work: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await self._line.told(lambda: work(place))
+            return await self._line.told(work)
         except Moved as error:
-            await self._moved(place.chat, error.chat)
-            new = replace(place, chat=error.chat, root=None)
-            return await self._line.told(lambda: work(new))
+            move = moving(self._line.id, chat, error.chat)
+        await self._moved(move)
+        raise MovedAway(move)
 
 
 def _markup(look: Look) -> dict[str, Any] | None:

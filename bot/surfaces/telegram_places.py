@@ -3,6 +3,7 @@
     telegram:BOT/CHAT            a private chat, or a group as a whole
     telegram:BOT/CHAT/TOPIC      a forum topic; 1 is General
     telegram:BOT/CHAT/rMESSAGE   the reply chain of that message, in a group without topics
+    telegram:BOT/CHAT/mMESSAGE   the same, from before the group became a supergroup
 
 A ref, and the event of a post, is BOT/CHAT/MESSAGE. An answer that is still a draft has the ref
 BOT/CHAT/dDRAFT or BOT/CHAT/dDRAFT.TOPIC: it becomes a message when it is whole.
@@ -12,14 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bot.places import Move
 from bot.surfaces.base import SurfaceError
 from engine.errors import TargetError
 from engine.targets import ThreadTarget
 
-__all__ = ["GENERAL", "Place", "Post", "target"]
+__all__ = ["CHAIN", "GENERAL", "Place", "Post", "moving", "target"]
 
 #: The topic every forum has; it is sent to without its number.
 GENERAL = 1
+#: How the name of a reply chain begins, and of one that was left behind by a migration.
+CHAIN, _LEFT = "r", "m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +45,10 @@ class Place:
                 raise ValueError
             bot, chat, *rest = parsed.path
             last = rest[0] if rest else ""
-            if last.startswith("r"):
+            if last.startswith(CHAIN):
                 return cls(bot=bot, chat=int(chat), root=int(last[1:]))
+            if last.startswith(_LEFT) and last[1:].isdecimal():
+                return cls(bot=bot, chat=int(chat))  # that message was left behind
             return cls(bot=bot, chat=int(chat), topic=int(last) if last else None)
         except (ValueError, TargetError):
             raise SurfaceError(
@@ -94,3 +100,14 @@ class Post:
 def target(bot: str, chat: int, inside: str = "") -> str:
     """Return the thread_target of a chat, or of `inside` it: a topic, or r and a root."""
     return f"telegram:{bot}/{chat}/{inside}" if inside else f"telegram:{bot}/{chat}"
+
+
+def moving(bot: str, old: int, new: int) -> Move:
+    """Return what changes when the group `old` becomes the supergroup `new`."""
+    return Move(
+        old=target(bot, old),
+        new=target(bot, new),
+        posts=f"{bot}/{old}/",
+        was=CHAIN,
+        becomes=_LEFT,
+    )

@@ -19,7 +19,7 @@ from bot.places import Places
 from bot.render.measure import units
 from bot.surfaces.base import Attachment, Author, Commanded, Edited, Inbound, Line, Pressed, Said
 from bot.surfaces.config import Owned
-from bot.surfaces.telegram_places import GENERAL, Post, target
+from bot.surfaces.telegram_places import CHAIN, GENERAL, Post, target
 
 __all__ = [
     "ALLOWED",
@@ -141,6 +141,8 @@ class Reader:
         head = messages[0]
         if head.migrate_to_chat_id is not None:
             return Migrated(old=head.chat.id, new=head.migrate_to_chat_id)
+        if head.migrate_from_chat_id is not None:  # told in the new group too, before all else
+            return Migrated(old=head.migrate_from_chat_id, new=head.chat.id)
         if not self._is_for_reading(head):
             return None
         person = _author(head)
@@ -214,11 +216,14 @@ class Reader:
         if message is None or not query.data:
             return None
         ref = str(Post(bot=self._id, chat=message.chat.id, message=message.message_id))
-        place = await self._places.of("telegram", ref) or target(self._id, message.chat.id)
+        chat = target(self._id, message.chat.id)
+        place = await self._places.of("telegram", ref)
+        if not place and (now := await self._places.after(chat)):
+            place, ref = now, ""  # left behind in a group that moved: it cannot be edited
         person = Author(id=str(query.from_user.id), name=_name(query.from_user))
         return Pressed(
             event=f"{self._id}/press/{query.id}",
-            target=place,
+            target=place or chat,
             person=person,
             token=query.data,
             ref=ref,
@@ -246,7 +251,7 @@ class Reader:
             return target(self._id, chat.id, str(GENERAL)), ref
         chain = await self._chain(message, replied) if replied is not None else ""
         if not chain and (mentioned or ours):
-            chain = target(self._id, chat.id, f"r{message.message_id}")
+            chain = target(self._id, chat.id, f"{CHAIN}{message.message_id}")
             if replied is not None and not ours:
                 self._quote(chain, replied)
         return chain, ref
@@ -271,11 +276,11 @@ class Reader:
         post = self._post(replied)
         known = await self._places.of("telegram", post)
         if known == group:  # sent to the group as a whole, by a session that is at home elsewhere
-            return f"{group}/r{replied.message_id}"
+            return f"{group}/{CHAIN}{replied.message_id}"
         if known.startswith(f"{group}/"):
             return known
         if message.message_thread_id is not None:  # in a supergroup: the root of the replies
-            root = f"{group}/r{message.message_thread_id}"
+            root = f"{group}/{CHAIN}{message.message_thread_id}"
             if any(each.target == root for each in await self._owned(root)):
                 return root
         return ""

@@ -219,11 +219,14 @@ class FakeTelegram:
         return made
 
     async def migrate(self, old: int, new: int) -> None:
-        """A group becomes a supergroup."""
+        """A group becomes a supergroup, in which messages are counted from one again."""
         self.group(new)
         self.moved[old] = new
         number = self._next(old)
         message = self._message(old, number, 1, migrate_to_chat_id=new)
+        await self._push({"message": message})
+        number = self._next(new)
+        message = self._message(new, number, 1, migrate_from_chat_id=old)
         await self._push({"message": message})
 
     async def push(self, update: dict[str, Any]) -> int:

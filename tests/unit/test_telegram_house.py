@@ -9,13 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bot.cards import token_key
 from bot.commands import run
-from bot.places import Places
 from bot.surfaces.config import TelegramConfig
 from bot.surfaces.telegram import TelegramSurface
 from engine import inbox, people, sessions
@@ -388,44 +386,6 @@ async def test_a_picture_reaches_the_model_and_a_big_file_is_told(
 # -- a group that moves
 
 
-async def test_a_supergroup_migration_moves_everything_in_one_transaction(
-    store: Store, tmp_path: Path
-) -> None:
-    old, new = f"telegram:{BOT}/-7", f"telegram:{BOT}/-1007"
-
-    def write(tx: Any) -> str:
-        people.seed_console(tx, "local", 1.0)
-        found = sessions.open_session(
-            tx,
-            tenant="local",
-            home=f"{old}/r5",
-            owner="console",
-            origin="person",
-            persona="cowork",
-            model="practice:test",
-            mode="interactive",
-            data=tmp_path,
-            now=1.0,
-        )
-        sessions.post(
-            tx,
-            sessions.get(tx, found),
-            sessions.Post(kind="note", key="telegram:1", by="console", body={}),
-            1.0,
-        )
-        return found
-
-    session = await store.write(write)
-    places = Places(store, "local")
-    await places.moved(old, new)
-    await places.moved(old, new)  # told again after a crash
-    moved = await store.read(lambda tx: sessions.get(tx, session))
-    assert moved.home == f"{new}/r5"
-    found = await store.read(lambda tx: sessions.find_thread(tx, "local", f"{new}/r5"))
-    assert found == session
-    assert await store.read(lambda tx: sessions.find_thread(tx, "local", f"{old}/r5")) is None
-
-
 async def test_after_a_migration_the_session_goes_on_in_the_supergroup(
     sqlite_store: Store, tmp_path: Path
 ) -> None:
@@ -442,6 +402,74 @@ async def test_after_a_migration_the_session_goes_on_in_the_supergroup(
         await at.shown(-1007, "Done here.")
         (session,) = await at.listed()
         assert session.home.startswith(f"telegram:{BOT}/-1007/")
+
+
+async def test_a_card_that_waits_is_shown_anew_in_the_supergroup_and_answered_there(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND, "Done here.", "And on."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        at.fake.group(-7, kind="group")
+        await at.fake.say(-7, ANA, "@nod_bot greet the team")
+        old = await at.card(-7)
+        await at.fake.migrate(-7, -1007)
+        await at.fake.until(lambda: at.fake.history and not at.fake.bot.updates)
+        async with asyncio.timeout(10):
+            while not at.fake.of(-1007):
+                at.chat.presenter.poke()
+                await asyncio.sleep(0.02)
+        card = await at.card(-1007)
+        assert card.labels == old.labels and "Good morning" in card.text
+        assert await at.pressed(card, "Approve", ANA) == ""
+        await at.fake.until(lambda: not card.buttons and "Approved" in card.text)
+        answer = await at.shown(-1007, "Done here.")
+        # Whoever answers goes on with the same session; a new mention of an old number does not.
+        await at.fake.say(-1007, ANA, "and then?", reply_to=answer.id)
+        await at.shown(-1007, "And on.")
+        (session,) = await at.listed()
+        assert session.home == f"telegram:{BOT}/-1007/m1"
+        cards = [each for each in at.fake.of(-1007) if "Approved" in each.text]
+        assert cards == [card], "it is not shown twice"
+
+
+async def test_a_mention_in_the_supergroup_is_not_taken_for_one_of_the_old_number(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["One.", "Two."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        at.fake.group(-7, kind="group")
+        for _ in range(2):
+            await at.fake.say(-7, ANA, "hm")  # nobody's
+        assert await at.fake.say(-7, ANA, "@nod_bot begin") == 3
+        await at.shown(-7, "One.")
+        await at.fake.migrate(-7, -1007)
+        await at.fake.say(-1007, ANA, "hm")
+        assert await at.fake.say(-1007, ANA, "@nod_bot something else") == 3
+        await at.shown(-1007, "Two.")
+        homes = {session.home for session in await at.listed()}
+        assert homes == {f"telegram:{BOT}/-1007/m3", f"telegram:{BOT}/-1007/r3"}
+
+
+async def test_a_turn_that_was_at_work_when_the_group_moved_is_shown_in_the_new_one(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["All of it."], chunk=4)
+    model.hold = asyncio.Event()
+    async with scene(sqlite_store, tmp_path, model) as at:
+        at.fake.group(-7, kind="group")
+        await at.fake.say(-7, ANA, "@nod_bot begin")
+        await at.shown(-7, "All of")
+        at.fake.moved[-7] = at.fake.group(-1007)  # and nobody has told Nod
+        model.hold.set()
+        await at.shown(-1007, "All of it.")
+        (session,) = await at.listed()
+        await at.chat.shown(session.id)
+        assert session.home == f"telegram:{BOT}/-1007/m1"
+        rows = await at.chat.rows(
+            "deliveries_of", tenant="local", subject=f"answer:{session.id}/1/1"
+        )
+        assert [row["destination"] for row in rows] == [session.home]
+        assert rows[0]["ref"] == f"{BOT}/-1007/1"
 
 
 async def test_a_send_to_a_group_that_moved_finds_it_without_being_told(
