@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from bot import unclear
 from engine import budgets, inbox, people, sessions
 from engine.canonical import dumps
 from engine.clock import Now, mint
@@ -106,13 +107,17 @@ def _may_rule(prompt: Prompt, by: Person) -> None:
 
 
 def _granted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
-    """A folder becomes a root of the session, a schedule or watch is made, or more may be spent."""
+    """A folder becomes a root of the session, a schedule or watch is made, more may be spent."""
     if prompt.payload.get("budget"):
         return budgets.answered(tx, prompt, by, now)
     if prompt.payload.get("schedule"):
         return _scheduled(tx, prompt, by, now)
     if prompt.payload.get("promise"):
         return _promised(tx, house, prompt, by, now)
+    if prompt.payload.get("unclear"):
+        return unclear.asked(
+            tx, prompt, now, lambda target, owner: house.open(tx, target, owner, now)
+        )
     folder = prompt.payload.get("root")
     if not folder or prompt.session is None or prompt.answer is None:
         return []

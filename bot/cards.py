@@ -221,6 +221,8 @@ def _facts(prompt: Prompt) -> tuple[tuple[str, str], ...]:
         facts.append(("Risk", _RISKS.get(payload["risk"], visible(str(payload["risk"])))))
     if payload.get("reason") and prompt.kind != "outcome":
         facts.append(("Why it asks", plain(str(payload["reason"]))))
+    if prompt.kind == "connect":
+        facts.append(("Why it asks", plain(str(payload.get("why", "")))))
     if prompt.needs > 1:
         facts.append(("Needs", f"{prompt.needs} people"))
     if payload.get("taint"):

@@ -14,10 +14,11 @@ from bot import cards
 from bot.commands import run
 from bot.surfaces.base import Pressed
 from engine import inbox
+from engine.canonical import loads
 from engine.errors import NodError
 from engine.inbox import Person, Prompt
 from engine.permissions import rules
-from engine.schedule import schedules
+from engine.schedule import runs, schedules
 from engine.schedule.schedules import Schedule
 from engine.store.base import Store
 from tests.fakes.chat import ANA, Chat, chatting
@@ -96,8 +97,6 @@ async def test_what_is_typed_is_answered_with_a_card_and_not_scheduled(
 @pytest.mark.parametrize(
     ("said", "says"),
     [
-        pytest.param("soon: go", "do not surely understand 'soon'", id="when"),
-        pytest.param("every weekday at 8", "I do not see when, and what to do", id="no-colon"),
         pytest.param("every weekday at 8:", "needs a", id="nothing-to-do"),
         pytest.param("today 7:00: go", "it is now Mon 16 Jun 2025, 07:02", id="C-08-past"),
         pytest.param("today 7:02: go", "is past", id="C-08-now"),
@@ -105,12 +104,50 @@ async def test_what_is_typed_is_answered_with_a_card_and_not_scheduled(
         pytest.param("show nosuch", "No schedule", id="no-such"),
         pytest.param("edit x", "not understood", id="edit-what"),
         pytest.param("add x", "not understood", id="add-what"),
+        pytest.param("add soon go", "do not surely understand 'soon'", id="exact-form"),
+        pytest.param("every day at 8, retry 9: go", "0 to 5", id="rule-out-of-range"),
+        pytest.param("add --retry 9 x y", "not surely|not understood|0 to 5", id="option"),
+        pytest.param("0 0 31 2 *: go", "never comes", id="impossible-cron"),
+        pytest.param("every day at 8 Mars/Base: go", "no time zone 'Mars/Base'", id="zone"),
     ],
 )
 async def test_what_cannot_be_is_refused_and_asks_nobody(chat: Chat, said: str, says: str) -> None:
     with pytest.raises(NodError, match=says):
         await do(chat, f"schedule {said}")
     assert await chat.store.read(lambda tx: inbox.pending(tx, "local")) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        pytest.param("soon: go", "I do not surely understand 'soon'", id="when"),
+        pytest.param("every weekday at 8", "I do not see when, and what to do", id="no-colon"),
+        pytest.param("every day at 8, retry a lot: go", "'retry a lot'", id="rule"),
+    ],
+)
+async def test_words_that_are_not_clear_are_read_by_the_model_only_after_a_press(
+    chat: Chat, said: str, why: str
+) -> None:
+    told = await do(chat, f"schedule {said}")
+    assert why in told and "Write for example" in told and "Ask Nod" in told
+    again = await do(chat, f"schedule {said}")
+    prompt = await card(chat)
+    assert again == told
+    assert await chat.rows("sessions_runnable", now=NOW, limit=9) == [], "nobody reads it yet"
+    assert [choice.label for choice in cards.choices(prompt).values()] == ["Ask Nod", "Leave it"]
+    await do(chat, f"approve {prompt.id}")
+    [session] = await chat.rows("sessions_runnable", now=NOW, limit=9)
+    [mail] = await chat.rows("mail_waiting", session=session["id"])
+    content = loads(mail["body"])["message"]["content"]
+    assert mail["kind"] == "message" and content.startswith(f"{said}\n<nod-note>")
+    assert "propose_schedule" in content and "Monday 2025-06-16 07:02" in content
+    assert await planned(chat) == []
+
+
+async def test_words_that_are_left_alone_are_read_by_nobody(chat: Chat) -> None:
+    await do(chat, "schedule soon: go")
+    await do(chat, f"deny {(await card(chat)).id}")
+    assert await chat.rows("sessions_runnable", now=NOW, limit=9) == []
 
 
 @pytest.mark.parametrize(
@@ -237,6 +274,89 @@ async def test_an_edit_is_a_card_and_changes_the_same_schedule(
     [after] = await planned(chat)
     assert (after.id, after.cron, after.instructions) == (before.id, cron, task)
     assert after.next_at is not None and after.next_at > NOW, "C-06: the next one, from now"
+
+
+RULES = "catch up all, queue, deadline 30 min, retry 3, quiet 22:00-07:00"
+
+
+async def test_rules_are_shown_on_the_card_and_kept(chat: Chat) -> None:
+    await do(chat, f"schedule every day at 23, {RULES}: Brief us.")
+    prompt = await card(chat)
+    facts = dict(prompt.payload["facts"])
+    assert facts["Understood from"] == "every day at 23"
+    assert facts["Next"].startswith("Tue 17 Jun 2025, 07:00 (due Mon 16 Jun 2025, 23:00);")
+    assert facts["After an error"].startswith("tried again after 1 min, 5 min, 15 min;")
+    assert facts["Deadline"].startswith("stopped after 30 min at work")
+    await do(chat, f"approve {prompt.id}")
+    [schedule] = await planned(chat)
+    assert str(schedule.policy) == RULES
+    shown = await do(chat, f"schedule show {schedule.id}")
+    for label, rule in schedule.policy.told():
+        assert f"{label}: {rule}" in shown
+    assert "(due 2025-06-16 23:00, quiet hours)" in await do(chat, "schedule list")
+
+
+async def test_a_schedule_without_rules_shows_those_that_hold(chat: Chat) -> None:
+    await do(chat, "schedule every day at 8: Brief us.")
+    facts = dict((await card(chat)).payload["facts"])
+    assert facts["Missed while Nod was down"].startswith("one run makes up for all")
+    assert facts["Due while a run is at work"].startswith("left out")
+    assert [facts[n] for n in ("Deadline", "After an error", "Quiet hours")] == [
+        "none",
+        "not tried again",
+        "none",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "rules"),
+    [
+        pytest.param("retry 1", "deadline 10 min, retry 1", id="one-more"),
+        pytest.param("no deadline, catch up all", "catch up all", id="one-less"),
+        pytest.param("every day at 9", "deadline 10 min", id="another-time-keeps-them"),
+        pytest.param("every day at 9, queue: Go.", "queue, deadline 10 min", id="all-at-once"),
+    ],
+)
+async def test_an_edit_changes_the_rules_it_names_and_no_other(
+    chat: Chat, said: str, rules: str
+) -> None:
+    before = await made(chat, "schedule every day at 8, deadline 10 min: Brief us.")
+    await do(chat, f"schedule edit {before.id} {said}")
+    await do(chat, f"approve {(await card(chat)).id}")
+    [after] = await planned(chat)
+    assert (str(after.policy), after.id) == (rules, before.id)
+
+
+async def test_an_edit_that_is_not_clear_is_refused(chat: Chat) -> None:
+    before = await made(chat)
+    with pytest.raises(NodError, match=r"surely understand 'retry often'.*retry 3"):
+        await do(chat, f"schedule edit {before.id} retry often")
+    assert await planned(chat) == [before]
+
+
+async def test_a_moment_is_not_counted_again_when_its_rules_change(chat: Chat) -> None:
+    before = await made(chat, "schedule in 2 hours: Brief us.")
+    await do(chat, f"schedule edit {before.id} retry 2")
+    await do(chat, f"approve {(await card(chat)).id}")
+    [after] = await planned(chat)
+    assert (after.when, after.next_at) == (before.when, before.next_at)
+
+
+async def test_the_exact_form_takes_the_rules_as_options(chat: Chat) -> None:
+    options = "--catch-up all --overlap queue --deadline 30m --retry 3 --quiet 22:00-07:00"
+    said = await do(chat, f'schedule add "every day at 8" {options} Brief us.')
+    [schedule] = await planned(chat)
+    assert str(schedule.policy) == RULES and f"Rules: {RULES}." in said
+
+
+async def test_the_history_says_what_became_of_each_run_and_where(chat: Chat) -> None:
+    schedule = await made(chat, "schedule every day at 8: Brief us.")
+    await do(chat, f"schedule run {schedule.id}")
+    [run] = await chat.store.read(lambda tx: runs.history(tx, schedule.id))
+    await chat.store.write(lambda tx: runs.ended(tx, str(run.session), "completed", NOW + 90))
+    line = await do(chat, f"schedule history {schedule.id}")
+    assert "completed  manual  took 2 min, 0 s at work" in line
+    assert f"console:{schedule.id}-20250616-0702" in line
 
 
 @pytest.mark.parametrize("verb", ["run", "pause", "resume", "remove", "edit", "show", "history"])
