@@ -71,6 +71,11 @@ class Api:
         """The shared session, for a request that is not to the connector's own address."""
         return self._ground.http
 
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The connector's table of the settings."""
+        return self._ground.options.get(self.connector.name, {})
+
     async def secret(self) -> Mapping[str, Any]:
         """Return the account's filled fields, for a service that does not speak HTTP."""
         return {} if self.account is None else await self._ground.credentials.secret(self.account)
@@ -212,9 +217,9 @@ class Api:
         )
 
     async def _base(self) -> str:
-        named = self._ground.bases.get(self.connector.name)
+        named = self.options.get("base_url")
         if named:
-            return named.rstrip("/")
+            return str(named).rstrip("/")
         if self.connector.address is None:
             return self.connector.base
         return self.connector.address(await self.secret()).rstrip("/")

@@ -128,8 +128,8 @@ class Ground:
     #: (session id, connector, label) -> the account that is meant. Raises ToolError when several
     #: could be, NeedsConnection when there is none.
     choose: Callable[[str, str, str], Awaitable[Account]]
-    #: Connector -> base address, where the settings name another than its own.
-    bases: Mapping[str, str] = field(default_factory=dict)
+    #: Connector -> its table of the settings: `base_url`, and what it reads itself.
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 Check = Callable[[Api], Awaitable[Identity]]

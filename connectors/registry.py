@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connectors import accounts, gates
 from connectors.accounts import Account
@@ -104,7 +104,8 @@ class Connectors:
 
     Args:
         tools: where their tools go, one group a connector, named like it.
-        bases: connector -> base address, where the settings name another than its own.
+        options: connector -> its table of the settings; `base_url` names another address than
+            its own, which may then be a private one.
     """
 
     def __init__(
@@ -114,14 +115,14 @@ class Connectors:
         tools: Registry,
         credentials: Credentials,
         tenant: str,
-        bases: Mapping[str, str],
+        options: Mapping[str, Mapping[str, Any]],
         catalogue: Mapping[str, Entry] = CONNECTORS,
     ) -> None:
         self._store = store
         self._tools = tools
         self._credentials = credentials
         self._tenant = tenant
-        self._bases = bases
+        self._options = options
         self._catalogue = catalogue
         self._standing: Ground | None = None
         self._added: dict[str, Connector] = {}
@@ -199,10 +200,11 @@ class Connectors:
             from connectors.base import Ground
             from connectors.http import Http
 
+            named = (str(each.get("base_url", "")) for each in self._options.values())
             self._standing = Ground(
-                http=Http(allowed=tuple(self._bases.values())),
+                http=Http(allowed=tuple(filter(None, named))),
                 credentials=self._credentials,
                 choose=self.choose,
-                bases=self._bases,
+                options=self._options,
             )
         return self._standing

@@ -156,7 +156,7 @@ async def acme_at(
         tools=tools,
         credentials=credentials,
         tenant="local",
-        bases={"acme": base},
+        options={"acme": {"base_url": base}},
         catalogue=catalogue,
     )
     listening = settings.Web(port=0 if answering else None, url=public)

@@ -96,7 +96,13 @@ class Desk:
 
 @asynccontextmanager
 async def opened(
-    name: str, service: Service, store: Store, data: Path, *, limits: Limits | None = None
+    name: str,
+    service: Service,
+    store: Store,
+    data: Path,
+    *,
+    limits: Limits | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Desk]:
     """A desk on which nothing is connected yet; a slow answer is given up after `limits`."""
     (data / "vault").mkdir()
@@ -123,7 +129,7 @@ async def opened(
         tools=tools,
         credentials=credentials,
         tenant=TENANT,
-        bases={name: service.url},
+        options={name: {"base_url": service.url, **(options or {})}},
         catalogue={name: CATALOGUE[name]},
     )
     try:
