@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bot import unclear
+from connectors import mcp_kept
+from connectors.mcp_servers import read_server, secret_names
 from engine import budgets, inbox, people, sessions
 from engine.canonical import dumps
 from engine.clock import Now, mint
@@ -118,10 +120,15 @@ def _granted(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> li
         return unclear.asked(
             tx, prompt, now, lambda target, owner: house.open(tx, target, owner, now)
         )
-    folder = prompt.payload.get("root")
-    if not folder or prompt.session is None or prompt.answer is None:
+    if prompt.answer is None or prompt.answer["kind"] != "approve":
         return []
-    if prompt.answer["kind"] != "approve":
+    if server := prompt.payload.get("mcp"):
+        try:
+            mcp_kept.add(tx, prompt.tenant, server["name"], server["table"], by=by.id, now=now)
+        except NodError as error:
+            raise PromptError(error.what, error.fix) from error
+    folder = prompt.payload.get("root")
+    if not folder or prompt.session is None:
         return []
     session = sessions.get(tx, prompt.session)
     body = {"root": {"path": folder["path"], "writable": folder["writable"]}}
@@ -265,6 +272,24 @@ def offer_folder(
         "root": {"path": str(folder), "writable": writable},
     }
     return _raise(tx, house.tenant, "grant", subject, payload, session.id, now)
+
+
+def offer_server(tx: Tx, house: House, name: str, table: Mapping[str, Any], place: str) -> Prompt:
+    """Ask in `place`, a thread_target, whether the program of an MCP server may be started."""
+    server, now = read_server(name, table), house.now()
+    payload = {
+        "title": f"Start this program as the MCP server {name}?",
+        "text": server.where,
+        "facts": [
+            ["Runs", "on the machine Nod runs on, as its user, and again after each start"],
+            ["Is given", ", ".join(secret_names(server)) or "no secret"],
+            ["In", server.folder or "a folder of its own"],
+        ],
+        "mcp": {"name": name, "table": dict(table)},
+    }
+    prompt = _raise(tx, house.tenant, "grant", f"mcp:{name}/{mint('n')}", payload, None, now)
+    show_in(tx, prompt, place, now)
+    return prompt
 
 
 def ask_access(

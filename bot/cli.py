@@ -17,6 +17,7 @@ import typer
 from bot.guides.discord import discord_app
 from bot.guides.slack import slack_app
 from bot.guides.telegram import telegram_app
+from bot.mcp_shell import mcp_app
 from bot.secret_commands import secrets_app
 from engine.errors import NodError
 
@@ -46,6 +47,7 @@ app.add_typer(schedule_app, name="schedule")
 app.add_typer(session_app, name="session")
 app.add_typer(audit_app, name="audit")
 app.add_typer(secrets_app, name="secrets")
+app.add_typer(mcp_app, name="mcp")
 app.add_typer(discord_app, name="discord")
 app.add_typer(slack_app, name="slack")
 app.add_typer(telegram_app, name="telegram")

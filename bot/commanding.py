@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bot.answers import House
+from connectors.mcp_house import Servers
 from engine import sessions
 from engine.errors import SessionError
 from engine.inbox import Person
@@ -46,6 +47,8 @@ class Context:
     enqueue: Callable[[str], None]
     poke: Callable[[], None]
     zone: str = "UTC"
+    #: The MCP servers at work; None: nothing is.
+    mcp: Servers | None = None
     #: (name, value) of what is set, without secrets.
     settings: Sequence[tuple[str, str]] = ()
     person: Person = field(default_factory=lambda: Person(id="", role="guest"))

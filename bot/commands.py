@@ -16,6 +16,7 @@ from bot.commanding import Command, Context
 from bot.hook_commands import HOOK
 from bot.house_commands import HOUSE
 from bot.job_commands import JOBS, job_lines
+from bot.mcp_commands import MCP
 from bot.schedule_commands import SCHEDULE
 from bot.usage_commands import USAGE
 from bot.watch_commands import WATCH
@@ -402,6 +403,7 @@ COMMANDS: Mapping[str, Command] = _table(
     JOBS,
     WATCH,
     HOOK,
+    MCP,
     BUDGET,
     Command(name="threads", usage="", help="your threads on this surface", run=_threads),
     Command(name="sessions", usage="", help="your latest sessions", run=_sessions),

@@ -120,6 +120,8 @@ class Settings:
     catalogue: Path | None = None
     #: Endpoints of the person's own: tables like [providers.NAME] of the catalogue.
     gateways: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: MCP servers: the tables [mcp.NAME], read by connectors/mcp_servers.py.
+    mcp: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     ceilings: Ceilings = field(default_factory=Ceilings)
     web: Web = field(default_factory=Web)
@@ -224,7 +226,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     data = data_folder(environ)
     path = Path(environ["NOD_CONFIG"]).expanduser() if environ.get("NOD_CONFIG") else None
     file = _read(path or data / "nod.toml", needed=path is not None)
-    values, gateways = _from_file(file) if file else ({}, {})
+    tables, values = _from_file(file) if file else ({}, {})
     ignored = []
     for name, value in _from_environment(environ):
         if value is None:
@@ -238,7 +240,8 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         store=values.get("store") or str(data / "nod.db"),
         zone=_zone(values.get("zone"), environ),
         catalogue=_under(base, values.get("catalogue")),
-        gateways=gateways,
+        gateways=tables.get("providers", {}),
+        mcp=tables.get("mcp", {}),
         limits=Limits(**_section(values, "limits")),
         ceilings=Ceilings(**_section(values, "ceilings")),
         web=_web(_section(values, "web"), environ),
@@ -302,17 +305,24 @@ def _read(path: Path, *, needed: bool) -> _File | None:
         ) from error
 
 
-def _from_file(file: _File) -> tuple[dict[str, Any], Mapping[str, Mapping[str, Any]]]:
+#: Tables with names of a person's own; who uses them checks what is in them.
+_NAMED = ("providers", "mcp")
+
+
+def _from_file(file: _File) -> tuple[dict[str, Mapping[str, Any]], dict[str, Any]]:
+    """Return the tables of names, and the settings by name."""
     try:
         tables = tomllib.loads(file.text)
     except tomllib.TOMLDecodeError as error:
         raise _no_toml(file, str(error)) from error
-    gateways = tables.pop("providers", {})
-    if not isinstance(gateways, dict):
-        raise SettingsError(
-            f"{file.at('providers')}: 'providers' must be tables.", "Write [providers.NAME]."
-        )
-    return {name: _checked(file.at(name), name, value) for name, value in _flat(tables)}, gateways
+    named = {name: tables.pop(name) for name in _NAMED if name in tables}
+    for name, found in named.items():
+        if not isinstance(found, dict):
+            raise SettingsError(
+                f"{file.at(name)}: '{name}' must be tables.", f"Write [{name}.NAME]."
+            )
+    values = {name: _checked(file.at(name), name, value) for name, value in _flat(tables)}
+    return named, values
 
 
 def _no_toml(file: _File, error: str) -> SettingsError:

@@ -262,6 +262,10 @@ class Servers:
                 closed += [n for n, held in self._held.items() if not held.server.shared]
         return frozenset(tool for name in closed for tool in self._tools.group(group_of(name)))
 
+    def is_written(self, name: str) -> bool:
+        """Say whether the server stands in nod.toml."""
+        return name in self._written
+
     def status(self) -> list[Status]:
         """Return how each server is, by name; those that are off as well."""
         on = [self._status(held) for held in self._held.values()]
