@@ -127,9 +127,13 @@ def _error(fact: Event) -> Part:
 
 def _interrupted(fact: Event) -> Part:
     steps = fact.body.get("iterations", 0)
-    text = f"Stopped after {steps} step{'' if steps == 1 else 's'}."
+    why = fact.body.get("reason", "")
+    why = f": {plain(_WHY.get(why, why))}" if why else ""
+    text = f"Stopped after {steps} step{'' if steps == 1 else 's'}{why}."
     return Part(kind="text", facts=(fact,), message=Message(text=text))
 
+
+_WHY = {"superseded": "the next run was due"}
 
 _CAPS = {
     "iterations": "I stopped at the limit of {n} steps for one turn. Say “go on” to continue.",

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from engine import inbox
 from engine.clock import Now, system_now
 from engine.errors import Conflict, NodError, StoreError
+from engine.events import Bus, Kind
 from engine.inbox import Prompt
 from engine.schedule import fires, subscriptions, wakes
 from engine.store.base import Store, Tx
@@ -64,6 +65,8 @@ class Alarm:
         on_wake: called with the id of a session that now has something to do; must not wait.
         on_prompts: called with the prompts that expired (status 'resolved') and those whose
             reminder came (status 'pending'), after their commit; must not wait.
+        bus: heard for runs that begin and end here, so that a deadline, a further try and the run
+            that waits for another are known at once; without it, within the rescan.
     """
 
     def __init__(
@@ -75,8 +78,10 @@ class Alarm:
         data: Path,
         on_wake: Callable[[str], None],
         on_prompts: Callable[[Sequence[Prompt]], None],
+        bus: Bus | None = None,
     ) -> None:
         self._store = store
+        self._bus = bus
         self._now = now
         self._tenant = tenant
         self._data = data
@@ -86,10 +91,13 @@ class Alarm:
         self._rung = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
+        self._ear: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Alarm:
         self._rung.set()
         self._task = asyncio.create_task(self._watch(), name="alarm")
+        if self._bus is not None:
+            self._ear = asyncio.create_task(self._hear(self._bus), name="alarm ear")
         return self
 
     async def __aexit__(
@@ -101,6 +109,9 @@ class Alarm:
         assert self._task is not None, "only what was entered is left"
         self._closing = True
         self._rung.set()
+        if self._ear is not None:
+            self._ear.cancel()
+            await asyncio.gather(self._ear, return_exceptions=True)
         with suppress(asyncio.CancelledError):
             try:
                 async with asyncio.timeout(GRACE):
@@ -157,6 +168,20 @@ class Alarm:
             scheduler.add_job(
                 self._bell, "date", run_date=moment, id="nearest", replace_existing=True
             )
+
+    async def _hear(self, bus: Bus) -> None:
+        """Ring when a run begins or ends: the clock may have something to do in it, or after it."""
+        runs: set[str] = set()
+        with bus.subscribe() as subscription:
+            while True:
+                event = await subscription.next()
+                if event.kind is Kind.TURN_START and event.body.get("cause") == "fire":
+                    runs.add(event.session)
+                elif event.kind is not Kind.TURN_END or event.session not in runs:
+                    continue
+                elif event.body["status"] != "parked":
+                    runs.discard(event.session)
+                self._rung.set()
 
     async def _bell(self) -> None:
         self._rung.set()

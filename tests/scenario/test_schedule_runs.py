@@ -176,7 +176,9 @@ async def test_a_run_left_by_a_crash_is_taken_up_again_and_ends(
     options: dict[str, Any] = {"now": clock}
     async with opened(store, tmp_path, ScriptedModel(), worker="gone", **options) as first:
         schedule = await scheduled(store, Policy(deadline=600))
-        session = await begun(first, schedule)
+        now, data = clock(), first.engine.data
+        fired = await store.write(lambda tx: fires.run_now(tx, schedule, now, data=data))
+        session = str(fired.session)
         row = await store.write(
             lambda tx: tx.one("session_take", id=session, worker="gone", now=NOW, counted=1)
         )
@@ -205,3 +207,38 @@ async def test_each_run_has_its_whole_transcript(
             assert [each["message"]["content"] for each in answers] == [text]
             clock.moment += 1
         assert len({run.session for run in await history(store, schedule)}) == 2
+
+
+async def test_the_run_that_waits_begins_as_soon_as_the_one_before_has_ended(
+    store: Store, tmp_path: Path, clock: Clock
+) -> None:
+    """The alarm hears of the end and does not wait for its next look."""
+    hold = asyncio.Event()
+    model = ScriptedModel(["One.", "Two."], hold=hold)
+    async with running(store, tmp_path, model, now=clock) as world:
+        schedule = await scheduled(store, Policy(overlap="queue"))
+        alarm = Alarm(
+            store=store,
+            now=clock,
+            tenant="local",
+            data=tmp_path,
+            on_wake=world.dispatcher.enqueue,
+            on_prompts=lambda prompts: None,
+            bus=world.engine.bus,
+        )
+        async with alarm:
+            await begun(world, schedule)
+            await asyncio.wait_for(model.streamed.wait(), 10)
+            clock.moment += 1
+            now, data = clock(), tmp_path
+            second = await store.write(lambda tx: fires.run_now(tx, schedule, now, data=data))
+            assert second.status == "queued"
+            with world.engine.bus.subscribe() as heard:
+                hold.set()
+                async with asyncio.timeout(10):
+                    ends = 0
+                    while ends < 2:
+                        ends += (await heard.next()).kind is Kind.TURN_END
+        await world.settle()
+        runs_of = await history(store, schedule)
+        assert [run.status for run in runs_of] == ["completed", "completed"]

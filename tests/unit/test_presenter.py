@@ -241,6 +241,16 @@ async def test_a_delivered_file_is_not_uploaded_again(sqlite_store: Store, tmp_p
         pytest.param((Kind.NOTICE, {"text": "undo is refused"}), "undo is refused", id="notice"),
         pytest.param((Kind.INTERRUPTED, {"iterations": 2}), "Stopped after 2 steps.", id="stop"),
         pytest.param(
+            (Kind.INTERRUPTED, {"iterations": 1, "reason": "it reached its deadline"}),
+            "Stopped after 1 step: it reached its deadline.",
+            id="deadline",
+        ),
+        pytest.param(
+            (Kind.INTERRUPTED, {"iterations": 1, "reason": "superseded"}),
+            "Stopped after 1 step: the next run was due.",
+            id="superseded",
+        ),
+        pytest.param(
             (Kind.TURN_END, {"status": "max_iterations", "iterations": 150, "reason": ""}),
             "limit of 150 steps",
             id="cap",
