@@ -23,7 +23,9 @@ from bot.board import Board
 from bot.commands import Context
 from bot.connecting import Connections
 from bot.counts import Counts
+from bot.doorkeeper import Doorkeeper
 from bot.forms import Forms
+from bot.hands import Hands
 from bot.hearing import Ear
 from bot.hooks import Hooks
 from bot.intake import Intake
@@ -36,14 +38,15 @@ from bot.reminding import Reminders
 from bot.settings import Settings
 from bot.socket import LocalSocket
 from bot.stage import Stage
-from bot.surfaces.base import Author, Surface
+from bot.surfaces.base import Author, Message, Surface
 from bot.surfaces.config import Ground, Owned
 from bot.surfaces.console import ConsoleSurface
 from bot.terminal import Seat
 from bot.web import Web
+from connectors.mcp_house import Servers
 from connectors.registry import connector_tools, secrets_of
 from engine import people, sessions
-from engine.clock import Now, system_now
+from engine.clock import Now, mint, system_now
 from engine.errors import StoreError
 from engine.events import Bus
 from engine.models.base import ModelError
@@ -181,6 +184,23 @@ class App:
             self.store, self._surfaces, self._now, TENANT, opened=self._opened, counts=self.counts
         )
         self._tools = Registry(tools)
+        self._hands = Hands(
+            store=self.store,
+            secrets=self._secrets,
+            tools=self._tools,
+            now=self._now,
+            tenant=TENANT,
+            options={},
+        )
+        self._mcp = Servers(
+            written=settings.mcp,
+            store=self.store,
+            tools=self._tools,
+            tenant=TENANT,
+            data=settings.data,
+            secret=self._secrets.get,
+            notify=self._warn,
+        )
         documents = Documents()
         self._router = Router(self._catalogue, self._environ, documents=documents, now=self._now)
         self._stack.push_async_callback(self._router.aclose)
@@ -199,12 +219,17 @@ class App:
             is_gone=self._dead if self._alone else is_gone,
             tenant=TENANT,
             limits=settings.limits,
+            hands=self._closed,
             allowlist=settings.allowlist,
             quorum=settings.quorum,
             fallbacks=settings.fallbacks,
             gate=Gate(settings.ceilings),
             documents=documents,
         )
+
+    def _closed(self, tx: Tx, session: sessions.Session) -> frozenset[str]:
+        """Return the names of the tools that are not for the session."""
+        return self._hands.connectors.hands(tx, session) | self._mcp.hands(tx, session)
 
     def _dead(self, worker: str) -> bool:
         return True  # we hold the advance lock, so every worker before us is gone
@@ -227,6 +252,8 @@ class App:
         self.presenter = await enter(Presenter(stage, self.bus))
         reminders = Reminders(self.store, self._now, INBOX_PLACE, self.presenter.poke)
         await enter(reminders)
+        await enter(self._hands)
+        await enter(self._mcp)  # before a session is advanced: its call may be for a server
         self.dispatcher = await enter(
             Dispatcher(engine, turns=settings.ceilings.turns, shared=not self._alone)
         )
@@ -238,6 +265,7 @@ class App:
                 data=settings.data,
                 on_wake=self.dispatcher.enqueue,
                 on_prompts=reminders.take,
+                bus=self.bus,
             )
         )
         await self._listen()
@@ -255,15 +283,33 @@ class App:
             now=self._now,
             fired=self._poke,
         )
+        house = house_of(settings, self.picked, self._now)
+        connecting = self._hands.connecting(
+            house=house,
+            key=self.key,
+            web=self.web,
+            enqueue=self.dispatcher.enqueue,
+            poke=self._poke,
+            whisper=self._whisper,
+        )
+        door = Doorkeeper(
+            store=self.store,
+            house=house,
+            key=self.key,
+            surfaces=self._surfaces,
+            connecting=connecting,
+        )
         self.context = Context(
             store=self.store,
-            house=house_of(settings, self.picked, self._now),
+            house=house,
             catalogue=self._catalogue,
             enqueue=self.dispatcher.enqueue,
             poke=self._poke,
             zone=settings.zone,
             settings=shown(settings, self.picked.model),
             doors=hooks,
+            connecting=connecting,
+            mcp=self._mcp,
         )
         self._intake = Intake(
             store=self.store,
@@ -277,8 +323,10 @@ class App:
             counts=self.counts,
             zone=settings.zone,
             file_limit=settings.ceilings.file_bytes,
+            door=door.look,
         )
         intake = await enter(self._intake)
+        await enter(connecting)
         await hooks.start(TENANT)
         await self.console.start(intake.take)
         self._stack.push_async_callback(self.console.stop)
@@ -320,6 +368,11 @@ class App:
             if row["thread_target"].startswith(prefix)
         ]
 
+    async def _whisper(self, target: str, text: str) -> None:
+        """Post a text of which nothing is kept, to where one person reads it."""
+        message = Message(text=text)
+        await self._outbox.show(target, message, f"whisper:{mint('w')}", doubt=False)
+
     async def _notify(self, cause: str, title: str, text: str) -> None:
         """Tell the owner, once while it is not answered."""
         tell = partial(
@@ -327,6 +380,12 @@ class App:
         )
         await self.store.write(tell)
         self._poke()
+
+    async def _warn(self, cause: str, title: str, text: str) -> None:
+        """Tell the owner what does not work; that it works again is no news."""
+        if text:
+            await self._opened.wait()
+            await self._notify(cause, title, text)
 
     async def _ready(self) -> tuple[bool, Mapping[str, str]]:
         """Say whether everything works: the store answers, and the doors are open."""
@@ -371,6 +430,7 @@ class App:
         self.presenter.poke()
         self.alarm.nudge()
         self._intake.nudge()
+        self._mcp.nudge()
 
     def _background(self) -> list[asyncio.Task[None]]:
         """Begin what may take its time now that we are ready."""

@@ -56,7 +56,7 @@ _CHOICES: Mapping[str, Mapping[str, Choice]] = {
         "unknown": Choice("I don't know", "u"),
     },
     "connect": {
-        "done": Choice("Done", "a", "yes"),
+        "link": Choice("Connect", "a", "yes"),
         "deny": Choice("Not now", "d", "no", asks="reason"),
     },
     "notice": {"seen": Choice("Seen", "s"), "retry": Choice("Retry", "r")},
@@ -105,6 +105,7 @@ def choices(prompt: Prompt) -> dict[str, Choice]:
                 offered[f"o{number}"] = Choice(plain(option["label"]), str(number))
     for answer, choice in _table(prompt).items():
         allowed = "approve" if answer in ("auto", "rule", "raise") else answer
+        allowed = "done" if answer == "link" else allowed  # the connection itself is the answer
         ruled = answer != "always" or bool(prompt.payload.get("rule_target"))
         ruled = ruled and (answer != "rule" or bool(prompt.payload["arguments"]["report_to"]))
         again = answer != "retry" or bool(prompt.payload.get("retry"))

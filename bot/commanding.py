@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bot.answers import House
+from bot.connect import Connecting
+from bot.markup import plain
 from connectors.mcp_house import Servers
 from engine import sessions
 from engine.errors import SessionError
@@ -46,6 +48,8 @@ class Context:
     #: Hints to the dispatcher and the presenter; neither waits.
     enqueue: Callable[[str], None]
     poke: Callable[[], None]
+    #: Connects accounts; None: this process has no pages for it.
+    connecting: Connecting | None = None
     zone: str = "UTC"
     #: The MCP servers at work; None: nothing is.
     mcp: Servers | None = None

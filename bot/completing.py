@@ -18,6 +18,7 @@ from bot import receiving
 from bot.answers import House
 from bot.hearing import Ear
 from bot.markup import defused, plain
+from bot.pasted import blotted
 from bot.receiving import File, Refused
 from bot.surfaces.base import Attachment, Line, Said, SurfaceError
 from engine import people, sessions
@@ -220,7 +221,7 @@ class Completing:
         quoted = []
         for line in lines:
             name = defused(plain(line.by)).replace("\n", " ")
-            words = defused(plain(line.text)).replace("\n", "\n> ")
+            words = defused(plain(blotted(line.text))).replace("\n", "\n> ")
             stranger = "" if line.author in members else " (not a member)"
             quoted.append(f"> {name}{stranger}: {words}")
         text = "\n".join(

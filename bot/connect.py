@@ -120,7 +120,8 @@ class Connecting:
         self._enqueue = enqueue
         self._poke = poke
         self._whisper = whisper
-        self._catalogue = catalogue
+        #: Name of a connector -> what is known of it.
+        self.catalogue = catalogue
         self._served = False
         self._waiting: set[asyncio.Task[None]] = set()
 
@@ -306,6 +307,29 @@ class Connecting:
             await self._reopen(row)
             raise
 
+    async def adopt(self, person: Person, name: str, kept: str, place: str) -> Connected:
+        """Connect with the fields that a shell put into the vault as `kept`, and drop them there.
+
+        Raises ConnectError.
+        """
+        draft = Account(
+            id=kept, tenant=self._house.tenant, connector=name, label="", owner=person.id
+        )
+        used = await self._store.read(lambda tx: accounts.get(tx, kept))
+        key = _first_key(await self._ways(name))
+        if used is not None or key is None:
+            raise ConnectError(f"{self._entry(name).title} cannot be connected with this.")
+        try:
+            values = await self._credentials.secret(draft)
+        except NeedsConnection:
+            raise ConnectError("The vault holds no such key.", "Run nod connect again.") from None
+        await self._credentials.drop(draft)
+        return await self.store(person, name, read_fields(key, values), (), place)
+
+    async def forget(self, account: Account) -> bool:
+        """Forget what opened an account that was dropped; True: its service was told, too."""
+        return await self._credentials.forget(account)
+
     # -- keeping what came
 
     async def store(
@@ -443,16 +467,16 @@ class Connecting:
     # -- connectors and rows
 
     def _entry(self, name: str) -> Entry:
-        entry = self._catalogue.get(name)
+        entry = self.catalogue.get(name)
         if entry is None:
-            known = ", ".join(sorted(self._catalogue)) or "none"
+            known = ", ".join(sorted(self.catalogue)) or "none"
             what = f"There is no connector '{plain(name)[:40]}'."
             raise ConnectError(what, f"There are: {known}.")
         return entry
 
     async def _ways(self, name: str) -> tuple[Auth, ...]:
         self._entry(name)
-        return (await asyncio.to_thread(load, name, self._catalogue)).auth
+        return (await asyncio.to_thread(load, name, self.catalogue)).auth
 
     async def _oauth(self, name: str) -> OAuth:
         auth = _first_oauth(await self._ways(name))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -84,11 +84,13 @@ class Intake:
         counts: Counts,
         zone: str = "UTC",
         file_limit: int = 20_000_000,
+        door: Callable[[Inbound], Awaitable[Inbound | Receipt]] | None = None,
     ) -> None:
         """`enqueue` and `poke` are the hints to the dispatcher and the presenter.
 
         `context` is what commands get, without the person and thread; `file_limit` is in bytes;
-        `history` reads a thread of any surface, from a time on.
+        `history` reads a thread of any surface, from a time on; `door` looks at an event first,
+        and returns it as it may go on, or what became of it.
         """
         self._store = store
         self._house = house
@@ -100,6 +102,7 @@ class Intake:
         self._file_limit = file_limit
         self._counts = counts
         self._quarantine = Quarantine(store, house)
+        self._door = door
         self._nudged = asyncio.Event()
         self._retrying: asyncio.Task[None] | None = None
         self.completing = Completing(
@@ -161,6 +164,11 @@ class Intake:
         return receipt
 
     async def _take(self, event: Inbound) -> Receipt:
+        if self._door is not None:
+            looked = await self._door(event)
+            if isinstance(looked, Receipt):
+                return looked
+            event = looked
         if isinstance(event, Commanded):
             return await self._command(event)
         if isinstance(event, Said) and event.overheard and not await self._is_watched(event):

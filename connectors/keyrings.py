@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringError, PasswordDeleteError
 
+from connectors.credentials import held_values
 from connectors.vault import (
     NONCE_BYTES,
     SERVICE,
@@ -82,8 +83,8 @@ class SecretStore:
         return sorted(json.loads(self.get(_INDEX) or "[]"))
 
     def values(self) -> list[str]:
-        """Return every secret, for the list of what no log may show."""
-        return [self.get(name) for name in self.names()]
+        """Return every secret word, for the list of what no log may show."""
+        return [word for name in self.names() for word in held_values(name, self.get(name))]
 
     def rotate(self) -> int:
         """Encrypt everything under a new key; return how many secrets there are."""

@@ -258,6 +258,10 @@ class Surface(Protocol):
         """Return what was written in the thread since then (epoch seconds), oldest first."""
         ...
 
+    async def erase(self, target: str, event: str) -> bool:
+        """Delete what a person wrote, by its `Said.event`; False: the platform does not let Nod."""
+        ...
+
     async def find(self, target: str, delivery: str) -> str | None:
         """Return the ref of the message posted under `delivery`, or None when none is found."""
         ...

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.cards import text_of
+from bot.pasted import blotted
 from bot.surfaces.base import (
     Author,
     Capabilities,
@@ -105,7 +106,8 @@ class ConsoleSurface:
                     event=event, target=target, person=person, name=command, arguments=arguments
                 )
             )
-        line = {"op": "said", "ref": event, "at": self._now(), "by": person.name, "text": text}
+        kept = blotted(text)
+        line = {"op": "said", "ref": event, "at": self._now(), "by": person.name, "text": kept}
         await self._append(target, line)
         return await intake(Said(event=event, target=target, person=person, text=text))
 
@@ -152,6 +154,10 @@ class ConsoleSurface:
     ) -> str:
         """Append where the files are; they stay in their place, on this machine."""
         return await self._post(target, message, delivery, files)
+
+    async def erase(self, target: str, event: str) -> bool:
+        """Return False: a line with a key in it was not written down to begin with."""
+        return False
 
     async def typing(self, target: str) -> None:
         """Nothing to do: a terminal follows the events."""

@@ -254,6 +254,10 @@ class DiscordSurface:
         """Post files, at most ten, with the message as their caption."""
         return await self._out().post(Place.parse(target), message, delivery, files)
 
+    async def erase(self, target: str, event: str) -> bool:
+        """Delete a message, where Nod may manage messages; never in a DM."""
+        return await self._out().erase(Spot.parse(event))
+
     async def typing(self, target: str) -> None:
         """Show that Nod writes; a thread that is not there yet is opened."""
         await self._out().typing(Place.parse(target))

@@ -143,6 +143,14 @@ class Posts:
             await self._delete(spot.channel, part.id)
         _remember(self._parts, ref, now)
 
+    async def erase(self, spot: Spot) -> bool:
+        """Delete what a person wrote; False: Discord does not let Nod."""
+        try:
+            await self._delete(spot.channel, spot.message)
+        except RestError:
+            return False
+        return True
+
     async def typing(self, place: Place) -> None:
         """Show that Nod writes; fades after ten seconds."""
 

@@ -230,6 +230,10 @@ class SlackSurface:
         """Return the ref of what was posted under `delivery`; None: surely nothing was."""
         return await self._out().find(target, delivery)
 
+    async def erase(self, target: str, event: str) -> bool:
+        """Return False: with a bot's token only the bot's own posts are deleted (chat.delete)."""
+        return False
+
     async def typing(self, target: str) -> None:
         """Show the status line of the thread; a DM outside of threads has none."""
         place = Place.parse(target)

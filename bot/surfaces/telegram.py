@@ -83,6 +83,11 @@ class TelegramSurface:
         place = Place.parse(target)
         return await self._bot(place.bot).sender.upload(place, files, message, delivery)
 
+    async def erase(self, target: str, event: str) -> bool:
+        """Delete a message: any in a private chat, in a group only as its administrator."""
+        post = Post.parse(event)
+        return await self._bot(post.bot).sender.erase(post)
+
     async def typing(self, target: str) -> None:
         """Show that Nod is at work."""
         place = Place.parse(target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +52,8 @@ class Acme:
     clock: list[float]
     moved: list[str] = field(default_factory=list)
     whispers: list[tuple[str, str]] = field(default_factory=list)
+    #: Where the hints go, besides to `moved`.
+    hints: list[Callable[[str], None]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -148,6 +150,13 @@ async def acme_at(
     moved: list[str] = []
     whispers: list[tuple[str, str]] = []
 
+    hints: list[Callable[[str], None]] = []
+
+    def enqueue(session: str) -> None:
+        moved.append(session)
+        for hint in hints:
+            hint(session)
+
     async def whisper(place: str, text: str) -> None:
         whispers.append((place, text))
 
@@ -169,7 +178,8 @@ async def acme_at(
             vendor=vendor,
             key=b"k" * 32,
             web=web,
-            enqueue=moved.append,
+            enqueue=enqueue,
+            poke=lambda: enqueue(""),
             whisper=whisper,
             catalogue=catalogue,
         )
@@ -185,6 +195,7 @@ async def acme_at(
                 clock=clock,
                 moved=moved,
                 whispers=whispers,
+                hints=hints,
             )
         await credentials.aclose()
         await vendor.aclose()

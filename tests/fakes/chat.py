@@ -12,7 +12,9 @@ from zoneinfo import ZoneInfo
 from bot.answers import Defaults, House
 from bot.cards import token_key
 from bot.commands import Context
+from bot.connect import Connecting
 from bot.counts import Counts
+from bot.doorkeeper import Doorkeeper
 from bot.hearing import Ear
 from bot.intake import Intake
 from bot.outbox import Outbox
@@ -98,6 +100,7 @@ async def chatting(
     file_limit: int = 1_000,
     idle: float = 60.0,
     ear: Ear | None = None,
+    connecting: Connecting | None = None,
     **options: Any,
 ) -> AsyncIterator[Chat]:
     """A chat at work; `at_work` False leaves what comes in lying in the mailboxes."""
@@ -117,7 +120,9 @@ async def chatting(
             enqueue=world.dispatcher.enqueue if at_work else lambda session: None,
             poke=presenter.poke,
             person=OWNER,
+            connecting=connecting,
         )
+        door = Doorkeeper(store=store, house=house, key=key, surfaces=every, connecting=connecting)
         intake = Intake(
             store=store,
             house=house,
@@ -129,6 +134,7 @@ async def chatting(
             ear=ear or Ear(lambda name: ""),
             counts=Counts(),
             file_limit=file_limit,
+            door=door.look,
         )
         for surface in every.values():
             await surface.start(intake.take)

@@ -65,6 +65,9 @@ class MemorySurface:
         #: Raised by the next signs of work, one each; and set: they never come back.
         self.typing_failures: list[BaseException] = []
         self.typing_hangs = False
+        #: Messages of people that were to be deleted, and whether the platform does it.
+        self.erased: list[str] = []
+        self.erases = True
         #: What people have written in a thread, by target.
         self.lines: dict[str, list[Line]] = {}
         self.changed = asyncio.Condition()
@@ -117,6 +120,10 @@ class MemorySurface:
             raise self.typing_failures.pop(0)
         if self.typing_hangs:
             await asyncio.Event().wait()
+
+    async def erase(self, target: str, event: str) -> bool:
+        self.erased.append(event)
+        return self.erases
 
     async def history(self, target: str, since: float) -> list[Line]:
         own = [
