@@ -60,6 +60,12 @@ CONNECTORS: Mapping[str, Entry] = {
         title="GitHub",
         about="issues, pull requests, reviews, checks, deployments, files",
     ),
+    "google_calendar": Entry(
+        module="connectors.google_calendar",
+        more=("connectors.google_calendar_acts",),
+        title="Google Calendar",
+        about="calendars, events, free times",
+    ),
 }
 
 #: Modules whose `TOOLS` work on files of the session, with no service behind them.

@@ -162,7 +162,7 @@ async def test_a_token_that_ended_is_renewed_once(
     async with opened(name, service, sqlite_store, tmp_path, limits=QUICK) as desk:
         await desk.connect(refresh="refresh-1")
         result = await desk.call(case.tool, case.arguments)
-        again = await desk.call(case.tool, case.arguments)
+        again = await desk.call(case.tool, case.arguments, call="c_other")
     assert case.gives in result.text and again.ok
     assert list(service.refreshes) == ["refresh-1+"]
     assert len(service.acts) == (2 if case.target else 0)
@@ -218,7 +218,7 @@ async def test_an_act_that_breaks_is_not_repeated_and_nobody_claims_to_know(
         desk.service.seen.clear()
         desk.service.fail(Fault(**broken, method=case.method, after=after))
         with pytest.raises(Unsure):
-            await desk.call(case.tool, case.arguments)
+            await desk.call(case.tool, case.arguments, call=f"c_{what}")
         assert len(desk.service.acts) == int(after), what
         asked = [seen for seen in desk.service.seen if seen.method == case.method]
         assert len(asked) == 1, what
