@@ -121,7 +121,7 @@ class Servers:
         self._auth = auth or _none
         self._held: dict[str, _Held] = {}
         self._kept = mcp_kept.Kept()
-        self._faults: dict[str, str] = {}
+        self._again = False
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
         #: Marks what our servers start, for this data folder.
@@ -162,17 +162,23 @@ class Servers:
 
     def nudge(self) -> None:
         """Something about servers may have been written; look, without being waited for."""
+        if any(each.get_name() == "mcp-look" for each in self._work):
+            self._again = True
+            return
         task = asyncio.create_task(self._look(), name="mcp-look")
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
     async def _look(self) -> None:
-        try:
-            held = await self._store.read(lambda tx: mcp_kept.kept(tx, self._tenant))
-            if held != self._kept:
-                await self.apply()
-        except NodError as error:
-            _log.error("MCP servers were not looked at: %s", error)
+        self._again = True
+        while self._again:
+            self._again = False
+            try:
+                held = await self._store.read(lambda tx: mcp_kept.kept(tx, self._tenant))
+                if held != self._kept:
+                    await self.apply()
+            except NodError as error:
+                _log.error("MCP servers were not looked at: %s", error)
 
     async def _start(self, server: Server) -> None:
         ports = Ports(
