@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from zoneinfo import ZoneInfo
 
-from bot import answers, cards, log, pairing
+from bot import answers, cards, digest, log, pairing
 from bot import settings as reading
 from bot.answers import Defaults, House, offer_folder
 from bot.board import Board
@@ -54,6 +54,7 @@ from engine.models.content import Documents
 from engine.models.router import Router
 from engine.sandbox.base import ShellState
 from engine.sandbox.local import LocalExecutor
+from engine.schedule import digests
 from engine.schedule.alarm import Alarm
 from engine.schedule.event_tools import event_tools
 from engine.schedule.job_tools import job_tools
@@ -266,6 +267,11 @@ class App:
                 on_wake=self.dispatcher.enqueue,
                 on_prompts=reminders.take,
                 bus=self.bus,
+                digest=partial(
+                    digest.post,
+                    tenant=TENANT,
+                    place=lambda tx, who: stage.private(tx, who) or INBOX_PLACE,
+                ),
             )
         )
         await self._listen()
@@ -336,6 +342,10 @@ class App:
         await enter(self.connections)
         await enter(LocalSocket(socket_path(settings), self.context, self._say))
         self.unpaired = await self.store.read(self._unpaired)
+        if len(self.unpaired) < len(self.connections.states):  # somebody is there to read it
+            zone, now = settings.zone, self._now()
+            await self.store.write(lambda tx: digests.begin(tx, TENANT, people.CONSOLE, zone, now))
+            self.alarm.nudge()
         self._opened.set()
 
     def _unpaired(self, tx: Tx) -> list[str]:

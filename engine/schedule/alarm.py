@@ -48,6 +48,7 @@ class _Due:
     runs: Sequence[tuple[str, float]] = ()
     wakes: Sequence[str] = ()
     watches: Sequence[str] = ()
+    digests: Sequence[str] = ()
     prompts: bool = False
 
     @property
@@ -64,7 +65,9 @@ class Alarm:
         data: the data folder, where runs get their folders.
         on_wake: called with the id of a session that now has something to do; must not wait.
         on_prompts: called with the prompts that expired (status 'resolved') and those whose
-            reminder came (status 'pending'), after their commit; must not wait.
+            reminder came (status 'pending'), after their commit; must not wait. Also called, with
+            none, when a digest was written.
+        digest: writes the digest of a principal, if it is still due; None: there are none.
         bus: heard for runs that begin and end here, so that a deadline, a further try and the run
             that waits for another are known at once; without it, within the rescan.
     """
@@ -79,6 +82,7 @@ class Alarm:
         on_wake: Callable[[str], None],
         on_prompts: Callable[[Sequence[Prompt]], None],
         bus: Bus | None = None,
+        digest: Callable[[Tx, str, float], None] | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
@@ -87,6 +91,7 @@ class Alarm:
         self._data = data
         self._on_wake = on_wake
         self._on_prompts = on_prompts
+        self._digest = digest
         self._quiet_until = now() + QUIET
         self._rung = asyncio.Event()
         self._closing = False
@@ -136,6 +141,7 @@ class Alarm:
             *(self._tend(fire, at) for fire, at in due.runs),
             *(self._wake(wake_id, wakes.wake) for wake_id in due.wakes),
             *(self._wake(watch, subscriptions.hand_over) for watch in due.watches),
+            *(self._tell(principal) for principal in due.digests),
             *((self._prompts(now),) if due.prompts else ()),
         )
         after = 0.0 if all(done) or due.full else now
@@ -189,8 +195,10 @@ class Alarm:
     def _nearest(self, tx: Tx, after: float) -> dict[str, float]:
         row = tx.one("alarm_next", tenant=self._tenant, after=after)
         assert row is not None, "an aggregate has one row"
-        kinds = ("schedule", "run", "wake", "watch", "remind", "deadline")
+        kinds = ("schedule", "run", "wake", "watch", "digest", "remind", "deadline")
         found = {kind: float(row[kind]) for kind in kinds if row[kind] is not None}
+        if self._digest is None:
+            found.pop("digest", None)
         if "deadline" in found:
             found["deadline"] = max(found["deadline"], self._quiet_until)
         return found
@@ -202,11 +210,13 @@ class Alarm:
         tended = tx.all("fires_due", **asked) if "run" in kinds else ()
         woken = tx.all("wakes_due", **asked) if "wake" in kinds else ()
         watched = tx.all("watches_due", **asked) if "watch" in kinds else ()
+        told = tx.all("digests_due", **asked) if "digest" in kinds else ()
         return _Due(
             schedules=[(row["id"], row["next_at"]) for row in schedules],
             runs=[(row["id"], row["look_at"]) for row in tended],
             wakes=[row["id"] for row in woken],
             watches=[row["id"] for row in watched],
+            digests=[row["principal_id"] for row in told],
             prompts=not kinds.isdisjoint(("remind", "deadline")),
         )
 
@@ -257,6 +267,17 @@ class Alarm:
             return False
         if session is not None:
             self._on_wake(session)
+        return True
+
+    async def _tell(self, principal: str) -> bool:
+        write = self._digest
+        assert write is not None, "without it no digest is due"
+        try:
+            await self._firmly(lambda tx: write(tx, principal, self._now()))
+        except Exception:  # noqa: BLE001  # broad: a digest must not stop the schedules
+            _log.exception("the digest of %s could not be written; it stays due", principal)
+            return False
+        self._on_prompts(())
         return True
 
     async def _prompts(self, now: float) -> bool:

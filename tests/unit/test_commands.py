@@ -84,7 +84,7 @@ def test_every_command_is_in_the_help_and_has_a_line() -> None:
     wanted = (
         "help status inbox approve deny answer edit stop new retry undo mode model schedule jobs "
         "watch hook "
-        "budget threads sessions delete usage audit whoami "
+        "budget digest threads sessions delete usage audit whoami "
         "rules files persona back settings hand role pair"
     )
     assert list(COMMANDS) == wanted.split()

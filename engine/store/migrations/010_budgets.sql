@@ -41,3 +41,4 @@ create table digests (
   primary key (tenant_id, principal_id)
 );
 create index digests_due on digests (next_at) where next_at is not null;
+create index fires_fired on fires (tenant_id, fired_at);

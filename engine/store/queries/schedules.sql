@@ -161,5 +161,7 @@ select
    where tenant_id = :tenant and status = 'waiting' and due > :after) as wake,
   (select min(due) from subscriptions
    where tenant_id = :tenant and status = 'active' and due > :after) as watch,
+  (select min(next_at) from digests
+   where tenant_id = :tenant and next_at > :after) as digest,
   (select min(remind_at) from prompts where status = 'pending' and remind_at > :after) as remind,
   (select min(deadline) from prompts where status = 'pending' and deadline > :after) as deadline
