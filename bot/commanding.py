@@ -60,10 +60,12 @@ class Context:
     doors: Doors | None = None
     #: thread_target the command was given in.
     target: str = "console:main"
+    #: It was given in a channel of threads, and in none of them.
+    beside: bool = False
 
-    def of(self, person: Person, target: str) -> Context:
-        """Return the context for this person in this thread."""
-        return replace(self, person=person, target=target)
+    def of(self, person: Person, target: str, *, beside: bool = False) -> Context:
+        """Return the context for this person in this thread, or beside the threads of a channel."""
+        return replace(self, person=person, target=target, beside=beside)
 
     @property
     def tenant(self) -> str:
@@ -76,11 +78,30 @@ class Context:
         return ThreadTarget.parse(self.target).surface
 
     def session(self, tx: Tx) -> Session:
-        """Return the session of this thread; raises SessionError when there is none."""
+        """Return the session of this thread; raises SessionError when there is none.
+
+        Beside the threads of a channel it is this person's own there that is at work, else the
+        latest one.
+        """
         found = sessions.find_thread(tx, self.tenant, self.target)
+        if self.beside:
+            prefix = f"{self.target}/%"
+            row = tx.one("session_near", tenant=self.tenant, prefix=prefix, owner=self.person.id)
+            found = None if row is None else row["session_id"]
         if found is None:
             raise SessionError(f"Nothing was said in {self.target} yet.", "Write a message first.")
         return sessions.get(tx, found)
+
+    def own_thread(self) -> None:
+        """Raise SessionError when no session can begin here: in a channel each mention has one."""
+        if self.beside:
+            raise SessionError(
+                "In a channel every mention begins a session of its own.", "Mention me."
+            )
+
+    def named(self, session: Session) -> str:
+        """Return what tells people which session is meant."""
+        return f"“{plain(session.title)}”" if session.title else session.id
 
 
 Handler = Callable[[Context, list[str]], Awaitable[str]]

@@ -14,7 +14,6 @@ from bot import answers, board, cards, keeping, listings
 from bot.budget_commands import BUDGET
 from bot.commanding import Command, Context
 from bot.connect_commands import CONNECT
-from bot.digest import DIGEST
 from bot.hook_commands import HOOK
 from bot.house_commands import HOUSE
 from bot.job_commands import JOBS, job_lines
@@ -266,15 +265,16 @@ async def _answered(
 async def _posted(context: Context, mail: Callable[[Tx, Session], Post], said: str) -> str:
     """Put mail into this thread's session."""
 
-    def work(tx: Tx) -> str:
+    def work(tx: Tx) -> Session:
         session = context.session(tx)
         if context.person.id != session.owner and context.person.role == "member":
             raise SessionError("This session belongs to somebody else.", "Ask them, or an owner.")
         sessions.post(tx, session, mail(tx, session), context.house.now())
-        return session.id
+        return session
 
-    context.enqueue(await context.store.write(work))
-    return said
+    session = await context.store.write(work)
+    context.enqueue(session.id)
+    return f"{said} That is {context.named(session)}." if context.beside else said
 
 
 def _key(name: str) -> str:
@@ -304,6 +304,8 @@ def _idle(session: Session, mail: Post) -> Post:
 
 
 async def _new(context: Context, given: list[str]) -> str:
+    context.own_thread()
+
     def work(tx: Tx) -> str:
         old = sessions.find_thread(tx, context.tenant, context.target)
         now = context.house.now()
@@ -408,7 +410,6 @@ COMMANDS: Mapping[str, Command] = _table(
     MCP,
     *CONNECT,
     BUDGET,
-    DIGEST,
     Command(name="threads", usage="", help="your threads on this surface", run=_threads),
     Command(name="sessions", usage="", help="your latest sessions", run=_sessions),
     Command(

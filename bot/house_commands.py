@@ -19,7 +19,6 @@ from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES
 from engine.permissions import rules
 from engine.permissions.rules import StandingRule
-from engine.schedule import digests
 from engine.schedule.cron import zone_of
 from engine.store.base import Tx
 from personas.registry import Personas
@@ -105,6 +104,7 @@ async def _persona(context: Context, given: list[str]) -> str:
     if context.person.role != "owner":
         raise NodError("Only an owner may choose the persona.", "Ask an owner.")
     known.require(given[0])
+    context.own_thread()
     defaults = replace(context.house.defaults, persona=given[0])
     house = replace(context.house, defaults=defaults)
     now = context.house.now()
@@ -130,7 +130,8 @@ async def _back(context: Context, given: list[str]) -> str:
 
 
 async def _hand(context: Context, given: list[str]) -> str:
-    said = await context.store.write(lambda tx: _handed(tx, context, given[0], given[1]))
+    person = " ".join(given[1:])
+    said = await context.store.write(lambda tx: _handed(tx, context, given[0], person))
     context.poke()
     return said
 
@@ -219,9 +220,7 @@ def _set(tx: Tx, context: Context, given: Sequence[str]) -> str:
 def _set_zone(tx: Tx, context: Context, name: str) -> str:
     """Everybody says for themselves in which zone the times they write are meant."""
     zone = zone_of(name).key
-    me, now = context.person.id, context.house.now()
-    people.set_zone(tx, context.tenant, me, zone, now)
-    digests.move(tx, context.tenant, me, zone, now)
+    people.set_zone(tx, context.tenant, context.person.id, zone, context.house.now())
     return f"Times you write are read in {zone} from now. Schedules that are there keep theirs."
 
 
@@ -255,7 +254,7 @@ HOUSE = (
         help="show a card to somebody else who may answer it",
         run=_hand,
         least=2,
-        most=2,
+        most=None,
     ),
     Command(
         name="role",

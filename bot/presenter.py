@@ -202,8 +202,12 @@ class Presenter:
         """Show the cards of prompts that no log tells of: access, grants, notices."""
         for prompt, place in await self._stage.store.read(self._unshown):
             message = self._stage.card([prompt], place, {})
-            doubt = prompt.created_at < self._started
-            await self._try(prompt.session or "", f"prompt:{prompt.id}", place, message, "", doubt)
+            doubt, subject = prompt.created_at < self._started, f"prompt:{prompt.id}"
+            taken = await self._try(prompt.session or "", subject, place, message, "", doubt)
+            if not taken and not prompt.session and place != self._stage.inbox:
+                # Where they read alone nothing may be taken any more: a workspace is lost.
+                inbox_card = self._stage.card([prompt], self._stage.inbox, {})
+                await self._try("", subject, self._stage.inbox, inbox_card, "", doubt)
 
     def _unshown(self, tx: Tx) -> list[tuple[Prompt, str]]:
         rows = tx.all("prompts_unshown", tenant=self._stage.tenant, limit=LOOK)
@@ -253,7 +257,8 @@ class Presenter:
         ref: str,
         doubt: bool,
         file: Path | None = None,
-    ) -> None:
+    ) -> bool:
+        """Show it, or leave it to the next look; False: the place surely takes nothing."""
         outbox = self._stage.outbox
         try:
             if ref:
@@ -264,7 +269,9 @@ class Presenter:
                 ref = await outbox.show(place, message, subject, doubt=doubt)
         except _FAILURES as error:
             _log.warning("showing %s in %s failed: %s", subject, place, error)
-            return  # it stays open: the next look tries again
+            if isinstance(error, SurfaceError):
+                return not error.certain or error.retry_after is not None
+            return True
         shown = Shown(
             session=session,
             subject=subject,
@@ -273,6 +280,7 @@ class Presenter:
             shown=fingerprint(message),
         )
         await self._stage.store.write(lambda tx: outbox.record(tx, shown))
+        return True
 
 
 def _pause(error: BaseException, failures: int) -> float:

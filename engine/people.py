@@ -112,8 +112,12 @@ def seed_console(tx: Tx, tenant: str, now: float, name: str = CONSOLE) -> Person
 def join_owner(
     tx: Tx, tenant: str, platform: str, external_id: str, *, name: str, now: float
 ) -> Person:
-    """Make whoever has this id the owner: the identity joins the principal of the console."""
+    """Make whoever has this id the owner: the identity joins the principal of the console.
+
+    The console knows the owner by no name: they are called from now on as where they pair first.
+    """
     known = person_of(tx, tenant, platform, external_id)
+    tx.run("principal_named", tenant=tenant, id=CONSOLE, nameless=CONSOLE, name=name or CONSOLE)
     if known is None:
         return add_person(
             tx,

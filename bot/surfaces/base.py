@@ -140,6 +140,8 @@ class Commanded:
     arguments: str = ""
     #: It was given in a conversation of this person and Nod alone.
     direct: bool = False
+    #: It was given in a channel of threads, and in none of them.
+    beside: bool = False
 
 
 Inbound = Said | Edited | Pressed | Commanded

@@ -145,7 +145,9 @@ def _row(row: Row, head: str, room: int, size: int) -> list[Block]:
     top = _section("\n".join(lines), min(SECTION, room // 3)) if lines else None
     blocks = [top] if top else []
     if row.preview:
-        blocks.append(_section(row.preview, min(SECTION, room // 3)))
+        all_of_it = f"inbox {row.prompt}`"  # of the rest nothing is changed: it is exact
+        preview = row.preview.replace(f"`/{all_of_it}", f"`/nod {all_of_it}")
+        blocks.append(_section(preview, min(SECTION, room // 3)))
     if row.decided:
         blocks.append(_context(row.decided, min(CONTEXT, room // 4)))
     elif row.buttons:

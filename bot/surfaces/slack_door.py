@@ -19,12 +19,13 @@ from slack_bolt.response import BoltResponse
 from bot.forms import FieldError
 from bot.render.slack import mrkdwn, render, texts
 from bot.surfaces import slack_blocks
-from bot.surfaces.base import Inbound, Pressed, Receipt, Said, SurfaceError
+from bot.surfaces.base import Commanded, Inbound, Pressed, Receipt, Said, SurfaceError
 from bot.surfaces.config import Ground
 from bot.surfaces.slack_files import attachments
 from bot.surfaces.slack_intake import Reader, command_of, is_direct, press_of
 from bot.surfaces.slack_places import Spot, target_of
 from bot.surfaces.slack_teams import Team, Teams
+from bot.surfaces.slack_words import typed
 from engine.errors import PromptError
 
 __all__ = ["Door"]
@@ -35,7 +36,7 @@ Take = Callable[[Inbound], Awaitable[Receipt]]
 COMMAND = 2.0
 #: What a malformed payload raises when it is read.
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-_FOREIGN = "This button is not one of mine. See `/nod inbox`."
+_FOREIGN = "This button is not one of mine. See `/inbox`."
 
 _log = logging.getLogger(__name__)
 
@@ -103,10 +104,24 @@ class Door:
         read = reader.post(event)
         if read is None:
             return None
+        if isinstance(read, Commanded):
+            await self._in_thread(team, event, read)
+            return None
         receipt = await self._once(read)
         if isinstance(read, Said):
             self.after(self._answered(team, event, read, receipt))
         return receipt
+
+    async def _in_thread(self, team: Team, event: Mapping[str, Any], commanded: Commanded) -> None:
+        """Carry out a command that was said; its answer is seen by its author alone."""
+        working = asyncio.ensure_future(self._once(commanded))
+
+        async def tell() -> None:
+            text = _told(commanded, await working)
+            await self._whisper(team, event, commanded.target, text)
+
+        await asyncio.wait({working}, timeout=COMMAND)
+        self.after(tell())
 
     async def _once(self, event: Inbound) -> Receipt:
         """Hand over an event; a copy that comes meanwhile waits for the first one."""
@@ -130,19 +145,22 @@ class Door:
         """Show what became of a post: a sign, or a word to its author alone."""
         if receipt.status in ("duplicate", "ignored"):
             return
-        if receipt.text:
-            thread = said.target.split("/")[2:]
-            where = {"thread_ts": thread[0]} if thread else {}
-            for each in texts(receipt.text):
-                await team.call(
-                    "chat_postEphemeral",
-                    channel=event["channel"],
-                    user=event["user"],
-                    text=each,
-                    **where,
-                )
+        await self._whisper(team, event, said.target, typed(receipt.text))
         if receipt.status == "accepted":
             await self.sign(said, receipt)
+
+    async def _whisper(self, team: Team, event: Mapping[str, Any], target: str, text: str) -> None:
+        """Say something to the author of a post, and to nobody else."""
+        thread = target.split("/")[2:]
+        where = {"thread_ts": thread[0]} if thread else {}
+        for each in texts(text) if text else ():
+            await team.call(
+                "chat_postEphemeral",
+                channel=event["channel"],
+                user=event["user"],
+                text=each,
+                **where,
+            )
 
     async def _suggest(self, team: Team, thread: Mapping[str, Any]) -> None:
         prompts = [{"title": each, "message": each} for each in _SUGGESTED]
@@ -217,7 +235,7 @@ class Door:
         if receipt.status == "refused":
             return _wrong(next(iter(values), ""), receipt.text)
         if receipt.text:
-            shown = slack_blocks.page("Nod", receipt.text)
+            shown = slack_blocks.page("Nod", typed(receipt.text))
             return _answer({"response_action": "update", "view": shown})
         return _ack()
 
@@ -232,9 +250,9 @@ class Door:
     ) -> None:
         """Tell the one who pressed, and nobody else; in the Home there is only a page for that."""
         if body.get("response_url") and not as_page:
-            await self._respond(body["response_url"], {"text": mrkdwn(text)})
+            await self._respond(body["response_url"], {"text": mrkdwn(typed(text))})
         else:
-            view = slack_blocks.page("Nod", text)
+            view = slack_blocks.page("Nod", text if as_page else typed(text))
             await team.call("views_open", trigger_id=body["trigger_id"], view=view)
 
     async def _respond(self, url: str, shown: Mapping[str, Any]) -> None:
@@ -253,15 +271,15 @@ class Door:
         working = asyncio.ensure_future(self._once(commanded))
         done, _ = await asyncio.wait({working}, timeout=COMMAND)
         if not done:
-            self.after(self._late(working, body["response_url"]))
+            self.after(self._late(working, commanded, body["response_url"]))
             return _ack()
-        first, *rest = _shown(working.result().text)
+        first, *rest = _shown(_told(commanded, working.result()))
         if rest:
             self.after(self._rest(body["response_url"], rest))
         return _answer({"response_type": "ephemeral", **first}) if first else _ack()
 
-    async def _late(self, working: asyncio.Future[Receipt], url: str) -> None:
-        await self._rest(url, _shown((await working).text))
+    async def _late(self, working: asyncio.Future[Receipt], commanded: Commanded, url: str) -> None:
+        await self._rest(url, _shown(_told(commanded, await working)))
 
     async def _rest(self, url: str, shown: list[dict[str, Any]]) -> None:
         for each in shown[:5]:  # a response_url takes five answers
@@ -289,6 +307,12 @@ def _as_press(
     return {"actions": [action], "user": user, "container": container}
 
 
+def _told(commanded: Commanded, receipt: Receipt) -> str:
+    """Return what a command says; all that a card holds is shown exactly as it is."""
+    exact = commanded.name == "inbox" and commanded.arguments
+    return receipt.text if exact else typed(receipt.text)
+
+
 def _shown(text: str) -> list[dict[str, Any]]:
     """Return a command's answer as messages; one that is empty: nothing is said."""
     parts: list[dict[str, Any]] = [
@@ -307,6 +331,7 @@ def _answer(body: dict[str, Any]) -> BoltResponse:
 
 def _wrong(name: str, text: str) -> BoltResponse:
     """Say in a form what is wrong with it; a form without fields shows it as a page."""
+    text = typed(text)
     if not name:
         return _answer({"response_action": "update", "view": slack_blocks.page("Nod", text)})
     return _answer({"response_action": "errors", "errors": {name: text[:150]}})

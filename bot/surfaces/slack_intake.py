@@ -68,8 +68,11 @@ class Reader:
     #: Makes the attachment of a file object.
     attach: Callable[[Mapping[str, Any]], Attachment]
 
-    def post(self, event: Mapping[str, Any]) -> Said | Edited | None:
-        """Read a `message` or `app_mention` event; None: it is nobody's line."""
+    def post(self, event: Mapping[str, Any]) -> Said | Edited | Commanded | None:
+        """Read a `message` or `app_mention` event; None: it is nobody's line.
+
+        Slack takes no slash commands in threads, so there one may be said to Nod: @Nod /status.
+        """
         if event.get("subtype") == "message_changed":
             return self._edit(event)
         if event.get("subtype", "") not in HUMAN or self._own(event) or "user" not in event:
@@ -80,11 +83,21 @@ class Reader:
         )
         if bot and not mentioned:
             return None
+        text = slack_words.said(event, self.speaker.user, self.names)
+        if (mentioned or direct) and not bot and (typed := slack_words.command(text)):
+            return Commanded(
+                event=self._key(event["channel"], event["ts"]),
+                target=self._target(event),
+                person=self._author(event["user"]),
+                name=typed[0],
+                arguments=typed[1],
+                direct=direct,
+            )
         return Said(
             event=self._key(event["channel"], event["ts"]),
             target=self._target(event),
             person=self._author(event["user"]),
-            text=slack_words.said(event, self.speaker.user, self.names),
+            text=text,
             files=tuple(map(self.attach, event.get("files") or ())),
             reply_to=self._reply_to(event),
             addressed=mentioned or direct,
@@ -161,6 +174,7 @@ def command_of(team: str, body: Mapping[str, Any]) -> Commanded:
         name=name.removeprefix("/") or "help",
         arguments=arguments.strip(),
         direct=channel.startswith("D"),
+        beside=not channel.startswith("D"),
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from aiohttp import ClientError, ClientSession
 
 from bot.render.slack import Part
-from bot.surfaces import slack_blocks
+from bot.surfaces import slack_blocks, slack_words
 from bot.surfaces.base import Message, SurfaceError
 from bot.surfaces.slack_faults import Unshowable
 from bot.surfaces.slack_places import Place, Spot
@@ -30,6 +30,8 @@ from engine.canonical import clean, digest
 __all__ = ["Sender"]
 
 EVENT = "nod_delivery"
+#: Deliveries that are Nod's own words, not a model's.
+OWN = ("event:", "mail:", "remind:")
 #: Messages of one page of a history (documented most: 999), and pages looked through.
 PAGE, PAGES = 200, 10
 #: Messages whose parts and looks are remembered; lanes kept while nobody is in them.
@@ -302,7 +304,7 @@ class Sender:
     async def _lay(self, team: Team, spot: Spot, posted: _Posted, message: Message) -> None:
         """Make the posts show the message: change, add, take away. `posted` is kept true."""
         refused: Unshowable | None = None
-        for parts in slack_blocks.levels(_clean(message)):
+        for parts in slack_blocks.levels(_clean(message, posted.delivery)):
             if not parts:
                 raise SurfaceError("There is nothing to show.")
             try:
@@ -457,8 +459,12 @@ def _rank(message: Message) -> int:
     return 0 if message.card is not None else 1
 
 
-def _clean(message: Message) -> Message:
-    return replace(message, text=clean(message.text), footer=clean(message.footer))
+def _clean(message: Message, delivery: str = "") -> Message:
+    """Return what can be sent; Nod's own words name commands as they are typed here."""
+    text, footer = clean(message.text), clean(message.footer)
+    if delivery.startswith(OWN) and not message.tasks:
+        text, footer = slack_words.typed(text), slack_words.typed(footer)
+    return replace(message, text=text, footer=footer)
 
 
 def _threaded(spot: Spot) -> dict[str, str]:

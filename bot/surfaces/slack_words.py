@@ -7,9 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["mentions", "said", "words"]
+from bot.commands import COMMANDS
+
+__all__ = ["command", "mentions", "said", "typed", "words"]
 
 _MARK = re.compile(r"<([^<>\n]+)>")
+#: The name of a command where it is one: not a part of a path or an address.
+_COMMAND = re.compile(rf"(?<![\w/.~:>-])/({'|'.join(COMMANDS)})(?![\w/.-]\w|/)")
 
 
 def mentions(text: str, user: str) -> bool:
@@ -28,6 +32,19 @@ def said(event: Mapping[str, Any], bot: str, names: Mapping[str, str]) -> str:
     own = re.match(rf"\s*<@{re.escape(bot)}(\|[^>]*)?>[\s:,]*", text)
     shown = words(text[own.end() :] if own else text, {**names, bot: "Nod"})
     return "\n\n".join(part for part in (shown, *_forwarded(event, names)) if part)
+
+
+def command(text: str) -> tuple[str, str] | None:
+    """Return the name and arguments of a command that a whole message is; None: it is none."""
+    name, _, arguments = text.strip().removeprefix("/nod ").partition(" ")
+    if not text.lstrip().startswith("/") or name.removeprefix("/") not in COMMANDS:
+        return None
+    return name.removeprefix("/"), arguments.strip()
+
+
+def typed(text: str) -> str:
+    """Return Nod's own words with its commands as they are typed on Slack: `/nod status`."""
+    return _COMMAND.sub(r"/nod \1", text)
 
 
 def words(text: str, names: Mapping[str, str]) -> str:

@@ -76,6 +76,7 @@ async def scene(
     members: Sequence[str] = (),
     teams: Sequence[str] = (),
     slack: FakeSlack | None = None,
+    **options: Any,
 ) -> AsyncIterator[Scene]:
     """Nod at work on a fake Slack; Ana is the owner, `members` are known people."""
     async with _served(slack) as fake:
@@ -90,7 +91,7 @@ async def scene(
         find = TOOLS.get
         async with grounded(data, store, token_key(data), tool=find) as told:
             surface = SlackSurface(config_for(fake), told.ground)
-            async with chatting(store, data, model, surfaces=[surface]) as chat:
+            async with chatting(store, data, model, surfaces=[surface], **options) as chat:
                 await fake.connected()
                 yield Scene(chat, fake, surface)
 

@@ -114,6 +114,12 @@ select id from sessions
 where tenant_id = :tenant and home = :home and id <> :current and origin = 'person'
 order by updated_at desc, id desc limit 1
 
+-- A person's own session below a channel: one at work first, then the latest.
+-- name: session_near
+select t.session_id from threads t join sessions s on s.id = t.session_id
+where t.tenant_id = :tenant and t.thread_target like :prefix and s.owner_id = :owner
+order by case when s.turn_seq = 0 then 1 else 0 end, s.updated_at desc, s.id desc limit 1
+
 -- name: mail_of_others
 select id from mailbox
 where session_id = :session and principal_id <> :by

@@ -13,6 +13,9 @@ insert into principals (id, tenant_id, name, role, created_at)
 values (:id, :tenant, :name, :role, :now)
 on conflict (id) do nothing
 
+-- name: principal_named
+update principals set name = :name where tenant_id = :tenant and id = :id and name = :nameless
+
 -- name: principal_role
 update principals set role = :role where tenant_id = :tenant and id = :id
 
