@@ -126,6 +126,8 @@ def schedule_told(
     runs: Sequence[Fire],
     allowed: Sequence[str],
     now: float,
+    *,
+    budget: str,
     link: Callable[[str], str] = str,
 ) -> Iterator[str]:
     """Yield everything about a schedule; `allowed` is what its standing rules let it do."""
@@ -137,6 +139,7 @@ def schedule_told(
     yield f"Without asking: {'; '.join(allowed) or 'reads, and writes in a folder of its own'}"
     yield "Attendance: none; what needs a nod waits for one"
     yield from (f"{label}: {rule}" for label, rule in each.policy.told())
+    yield f"Budget: {budget}"
     yield f"What to do: {each.instructions}"
     yield from fire_lines(runs, each.zone, link)
 

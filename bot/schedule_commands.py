@@ -286,7 +286,11 @@ async def _show(context: Context, rest: str) -> str:
             f"{each.rule.tool} to {', '.join(each.rule.target)}"
             for each in proposals.standing(tx, found.id)
         ]
-        return "\n".join(listings.schedule_told(found, latest, allowed, context.house.now(), link))
+        budget = proposals.budget(tx, context.tenant, found.id)
+        told = listings.schedule_told(
+            found, latest, allowed, context.house.now(), budget=budget, link=link
+        )
+        return "\n".join(told)
 
     return await context.store.read(look)
 

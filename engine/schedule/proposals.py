@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engine import grants, inbox
+from engine import budgets, grants, inbox
 from engine.canonical import digest, dumps
 from engine.clock import mint
 from engine.errors import ScheduleError
@@ -26,7 +26,7 @@ from engine.schedule.words import When, understand
 from engine.store.base import Tx
 from engine.tools.base import Risk, Root
 
-__all__ = ["ARGUMENTS", "TOOL", "Proposal", "changed", "coming", "confirm", "propose"]
+__all__ = ["ARGUMENTS", "TOOL", "Proposal", "budget", "changed", "coming", "confirm", "propose"]
 __all__ += ["read", "standing"]
 
 #: The tool whose arguments a proposal has; what the card's form is made from.
@@ -152,7 +152,14 @@ def _facts(tx: Tx, proposal: Proposal, now: float) -> list[list[str]]:
         facts.append(["May read", ", ".join(proposal.read)])
     facts.append(["Without asking", _allowed(tx, proposal)])
     facts += [list(line) for line in proposal.policy.told()]
+    facts.append(["Budget", budget(tx, proposal.tenant, proposal.changes)])
     return facts
+
+
+def budget(tx: Tx, tenant: str, schedule: str) -> str:
+    """Say what the runs of a schedule, or of one that is not made yet, may spend."""
+    own = [str(each) for each in budgets.for_schedule(tx, tenant, schedule)] if schedule else []
+    return "; ".join(own) or f"none of its own; /budget schedule {schedule or 'ID'} sets one"
 
 
 def coming(when: When, policy: Policy, now: float, n: int = 3) -> list[str]:

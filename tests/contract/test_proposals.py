@@ -372,6 +372,7 @@ async def test_the_history_says_how_long_a_run_took_and_what_it_cost(
                 cache_read=0,
                 cache_write=0,
                 cost=cost,
+                estimated=0,
                 at=NOW,
             )
         runs.ended(tx, str(fired.session), "error", NOW + 90)

@@ -328,7 +328,7 @@ async def test_a_try_that_succeeds_is_the_end_of_it(store: Store, tmp_path: Path
     assert await rung(store, DUE + 4 * HOUR, tmp_path) == []
 
 
-@pytest.mark.parametrize("status", ["interrupted", "max_iterations"])
+@pytest.mark.parametrize("status", ["interrupted", "max_iterations", "budget"])
 async def test_only_an_error_is_tried_again(store: Store, tmp_path: Path, status: str) -> None:
     schedule = await added(store, policy=Policy(retries=3))
     run = await fired(store, schedule, DUE, DUE, tmp_path)
