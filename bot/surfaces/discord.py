@@ -171,7 +171,8 @@ class DiscordSurface:
         said = discord_reading.said(message, client.me, channel, client.fetch)
         if said is None:
             return
-        self._out().named(str(message.id), said.text)
+        if not said.overheard:
+            self._out().named(str(message.id), said.text)
         receipt = await self._take(said)
         if receipt is None or not receipt.text:
             return

@@ -41,19 +41,23 @@ def author_of(user: Any) -> Author:
 
 
 def said(message: discord.Message, me: int, channel: Any, fetch: Fetch) -> Said | None:
-    """Read a message; None: it is nobody's line, a webhook's, or Nod's own.
+    """Read a message; None: it is Nod's own, or one of Discord's notes.
+
+    What is nobody's line, a machine's or a webhook's, is overheard.
 
     Args:
         me: Nod's own user id.
         channel: where it stands; a thread knows its parent.
     """
-    if message.type not in _WRITTEN or message.author.id == me or message.webhook_id is not None:
+    if message.type not in _WRITTEN or message.author.id == me:
         return None
     guild = message.guild.id if message.guild else None
     place, direct = place_of(channel, guild), guild is None
-    mentioned = _mentions(message, me)
-    bot = message.author.bot
-    if (bot or not (direct or place.thread)) and not mentioned and not _replies(message, me):
+    hook = message.webhook_id is not None
+    mentioned, bot = _mentions(message, me), hook or message.author.bot
+    stray = (bot or not (direct or place.thread)) and not mentioned and not _replies(message, me)
+    overheard = hook or stray
+    if overheard and direct:
         return None
     if not direct and not place.thread:  # it begins a thread of its own
         place = Place(guild=place.guild, channel=place.channel, thread=str(message.id))
@@ -61,13 +65,25 @@ def said(message: discord.Message, me: int, channel: Any, fetch: Fetch) -> Said 
         event=str(Spot(channel=str(message.channel.id), message=str(message.id))),
         target=str(place),
         person=author_of(message.author),
-        text=text_of(message, me),
+        text="\n\n".join(
+            filter(None, (text_of(message, me), *(_embedded(message) if bot else ())))
+        ),
         files=tuple(_attachment(each, fetch) for each in _attachments(message)),
         reply_to=_replies(message, me),
-        addressed=direct or mentioned,
+        addressed=(direct or mentioned) and not overheard,
         direct=direct,
         bot=bot,
+        overheard=overheard,
     )
+
+
+def _embedded(message: discord.Message) -> list[str]:
+    """Return what a machine says in the boxes below its message; people's are link previews."""
+    told = []
+    for each in message.embeds:
+        fields = [f"{field.name}: {field.value}" for field in each.fields]
+        told.append("\n".join(filter(None, (each.title, each.description, *fields))))
+    return told
 
 
 def edited(message: discord.Message, me: int, channel: Any) -> Edited | None:

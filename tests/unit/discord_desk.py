@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.surfaces.base import Inbound, Receipt
+from bot.surfaces.base import Inbound, Receipt, Said
 from bot.surfaces.config import DiscordConfig
 from bot.surfaces.discord import DiscordSurface
 from engine.store.base import Store
@@ -33,9 +33,14 @@ class Desk:
     ana: dict[str, Any]
     answer: Answer | None = None
     taken: list[Inbound] = field(default_factory=list)
+    #: Lines that nobody addressed to Nod.
+    overheard: list[Said] = field(default_factory=list)
 
     async def take(self, event: Inbound) -> Receipt:
         receipt = Receipt(status="accepted")
+        if isinstance(event, Said) and event.overheard:
+            self.overheard.append(event)
+            return Receipt(status="ignored")
         if self.answer is not None:
             receipt = await self.answer(event)
         self.taken.append(event)

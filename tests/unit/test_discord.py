@@ -42,6 +42,29 @@ async def test_a_channel_without_a_mention_is_nobodys(sqlite_store: Store, tmp_p
         await desk.fake.say(desk.fake.general, desk.ana, "@everyone lunch?", everyone=True)
         await desk.settled()
         assert desk.taken == []
+        assert [each.text for each in desk.overheard] == ["lunch?", "@everyone lunch?"]
+        assert not any(each.addressed or each.bot for each in desk.overheard)
+
+
+async def test_what_machines_and_webhooks_say_is_overheard_with_what_stands_in_its_boxes(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with at_work(sqlite_store, tmp_path) as desk:
+        bot, hook = desk.fake.user("alerts", bot=True), desk.fake.user("hook", bot=True)
+        box = {
+            "type": "rich",
+            "title": "Checkout",
+            "description": "5xx over 2 %",
+            "fields": [{"name": "Since", "value": "07:02", "inline": True}],
+        }
+        await desk.fake.say(desk.fake.general, bot, "Alert", embeds=[box])
+        await desk.fake.say(desk.fake.general, hook, f"{desk.mention} deployed", webhook_id="77")
+        await desk.settled()
+        assert desk.taken == []
+        first, second = desk.overheard
+    assert first.text == "Alert\n\nCheckout\n5xx over 2 %\nSince: 07:02"
+    assert second.text == "deployed"
+    assert [(each.bot, each.addressed) for each in (first, second)] == [(True, False)] * 2
 
 
 async def test_everyone_does_not_wake_it(sqlite_store: Store, tmp_path: Path) -> None:
