@@ -1,4 +1,4 @@
-"""Discord on localhost: its HTTP API and its gateway, with one server, and hands to drive it.
+"""Discord on localhost: its HTTP API and its gateway, servers, and hands to drive it.
 
 It refuses what Discord refuses, keeps to the three seconds of an interaction, shows a nonce only to
 whoever posts or listens, and forgets what was said while nobody listened.
@@ -81,12 +81,14 @@ class _Failure:
 
 
 class FakeDiscord(Gateway):
-    """One server with a channel, and whoever writes there."""
+    """A server with a channel, more of them when asked for, and whoever writes there."""
 
     def __init__(self) -> None:
         super().__init__(TOKEN)
         self.window = WINDOW
         self.permissions = (1 << 53) - 1
+        #: Channels in which Nod may read and not write.
+        self.silent: set[str] = set()
         self.users: dict[str, Json] = {}
         self.channels: dict[str, Json] = {}
         self.posts: dict[str, dict[str, Json]] = {}
@@ -130,13 +132,23 @@ class FakeDiscord(Gateway):
         self.users[made["id"]] = made
         return made
 
-    def channel(self, name: str, id: str = "") -> str:
-        """Make a channel of the server; return its id."""
+    def guild(self, name: str) -> str:
+        """Make another server, which Nod is in from its next connection on; return its id."""
+        made = self._id()
+        self.guilds[made] = {"name": name, "role": self._id()}
+        return made
+
+    async def invite(self, guild: str) -> None:
+        """Tell those who are connected that Nod is in a server."""
+        await self.dispatch("GUILD_CREATE", self._guild(guild))
+
+    def channel(self, name: str, id: str = "", guild: str = GUILD) -> str:
+        """Make a channel of a server; return its id."""
         made: Json = {
             "id": id or self._id(),
             "type": 0,
             "name": name,
-            "guild_id": GUILD,
+            "guild_id": guild,
             "position": 0,
         }
         made |= {"permission_overwrites": [], "nsfw": False, "parent_id": None, "topic": None}
@@ -292,7 +304,7 @@ class FakeDiscord(Gateway):
         if "guild_id" not in channel:
             return dict(message)
         member = {"roles": [], "joined_at": stamp(), "deaf": False, "mute": False, "flags": 0}
-        return {**message, "guild_id": GUILD, "member": member}
+        return {**message, "guild_id": channel["guild_id"], "member": member}
 
     async def _tell(self, message: Json) -> None:
         await self.dispatch("MESSAGE_CREATE", self._seen(message))
@@ -330,7 +342,8 @@ class FakeDiscord(Gateway):
         if message is not None:
             event["message"] = message
         if "guild_id" in place:
-            event |= {"guild_id": GUILD, "member": {**member(user), "permissions": "0"}}
+            told = {**member(user), "permissions": "0"}
+            event |= {"guild_id": place["guild_id"], "member": told}
         else:
             event["user"] = user
         await self.dispatch("INTERACTION_CREATE", event)
@@ -414,7 +427,10 @@ class FakeDiscord(Gateway):
         }  # fmt: skip
 
     async def _guilds(self, **_: Any) -> list[Json]:
-        return [{"id": GUILD, "name": "The Ferry", "permissions": str(self.permissions)}]
+        return [
+            {"id": each, "name": known["name"], "permissions": str(self.permissions)}
+            for each, known in self.guilds.items()
+        ]
 
     async def _set_commands(self, body: Any, **_: Any) -> list[Json]:
         rules.check_commands(body)
@@ -429,7 +445,7 @@ class FakeDiscord(Gateway):
         return self.channels[self.direct(self.users[body["recipient_id"]])]
 
     async def _typing(self, channel: str, **_: Any) -> None:
-        self._known(channel)
+        self._writable(channel)
         self.typed.append(channel)
 
     async def _history(self, channel: str, query: Mapping[str, str], **_: Any) -> list[Json]:
@@ -443,7 +459,7 @@ class FakeDiscord(Gateway):
         return self._post(channel, message)
 
     async def _create(self, channel: str, body: Any, files: Any, **_: Any) -> Json:
-        self._known(channel)
+        self._writable(channel)
         self._judge(body, len(files))
         nonce = (channel, str(body.get("nonce")))
         if body.get("enforce_nonce") and nonce in self._nonces:
@@ -481,6 +497,7 @@ class FakeDiscord(Gateway):
         del self.posts[channel][message]
 
     async def _thread(self, channel: str, message: str, body: Any, **_: Any) -> Json:
+        self._writable(channel)
         start = self._post(channel, message)
         if message in self.channels:
             raise Refused("160004: A thread has already been created for this message")
@@ -491,7 +508,8 @@ class FakeDiscord(Gateway):
         metadata: Json = {"archived": False, "auto_archive_duration": 4320, "locked": False}
         metadata["archive_timestamp"] = stamp()
         made = {
-            "id": message, "type": 11, "name": body["name"], "guild_id": GUILD, "owner_id": "1",
+            "id": message, "type": 11, "name": body["name"], "owner_id": "1",
+            "guild_id": self.channels[channel]["guild_id"],
             "parent_id": channel, "thread_metadata": metadata, "message_count": 0,
             "member_count": 1, "rate_limit_per_user": 0, "last_message_id": None, "flags": 0,
         }  # fmt: skip
@@ -547,7 +565,17 @@ class FakeDiscord(Gateway):
     def _known(self, channel: str) -> Json:
         if channel not in self.channels:
             raise Refused("10003: Unknown Channel")
+        if self._among(channel, self.hidden):
+            raise Refused("50001: Missing Access")
         return self.channels[channel]
+
+    def _writable(self, channel: str) -> None:
+        self._known(channel)
+        if self._among(channel, self.silent):
+            raise Refused("50013: Missing Permissions")
+
+    def _among(self, channel: str, ids: set[str]) -> bool:
+        return bool({channel, self.channels[channel].get("parent_id")} & ids)
 
     def _post(self, channel: str, message: str) -> Json:
         self._known(channel)

@@ -42,6 +42,10 @@ class Gateway:
         self.token = token
         #: Whether the switch of the privileged intent is on.
         self.content_allowed = True
+        #: The servers Nod is in, by id: their name, and the role that stands for Nod there.
+        self.guilds: dict[str, Json] = {GUILD: {"name": "The Ferry", "role": ROLE}}
+        #: Channels that Nod may not see.
+        self.hidden: set[str] = set()
         self.identified: list[Json] = []
         self.resumed = 0
         self.changed = asyncio.Condition()
@@ -64,6 +68,9 @@ class Gateway:
 
     async def dispatch(self, kind: str, data: Json) -> None:
         """Send an event to whoever listens; a session that may be resumed gets it later."""
+        place = self.channels.get(str(data.get("channel_id", "")), {})
+        if {place.get("id"), place.get("parent_id")} & self.hidden:
+            return
         for session in list(self._sessions.values()):
             session.seq += 1
             frame = {"op": 0, "t": kind, "s": session.seq, "d": self._allowed(session, kind, data)}
@@ -110,10 +117,12 @@ class Gateway:
         self._sessions[session.id] = session
         ready = {
             "v": 10, "user": self.me, "session_id": session.id, "shard": [0, 1],
-            "resume_gateway_url": self.gateway_url, "guilds": [{"id": GUILD, "unavailable": True}],
+            "resume_gateway_url": self.gateway_url,
+            "guilds": [{"id": each, "unavailable": True} for each in self.guilds],
             "application": {"id": APPLICATION, "flags": 1 << 19}, "private_channels": [],
         }  # fmt: skip
-        for kind, body in (("READY", ready), ("GUILD_CREATE", self._guild())):
+        created = [("GUILD_CREATE", self._guild(each)) for each in self.guilds]
+        for kind, body in (("READY", ready), *created):
             session.seq += 1
             await socket.send_str(json.dumps({"op": 0, "t": kind, "s": session.seq, "d": body}))
         async with self.changed:
@@ -134,10 +143,12 @@ class Gateway:
         await socket.send_str(json.dumps(done))
         return session
 
-    def _guild(self) -> Json:
-        inside = [each for each in self.channels.values() if each.get("guild_id") == GUILD]
-        role = {"id": ROLE, "name": "Nod", "permissions": "0", "tags": {"bot_id": self.me["id"]}}
-        everyone = {"id": GUILD, "name": "@everyone", "permissions": "0"}
+    def _guild(self, guild: str) -> Json:
+        every = [each for each in self.channels.values() if each.get("guild_id") == guild]
+        inside = [e for e in every if not {e["id"], e.get("parent_id")} & self.hidden]
+        name, own = self.guilds[guild]["name"], self.guilds[guild]["role"]
+        role = {"id": own, "name": "Nod", "permissions": "0", "tags": {"bot_id": self.me["id"]}}
+        everyone = {"id": guild, "name": "@everyone", "permissions": "0"}
         more: Json = {
             "color": 0,
             "hoist": False,
@@ -147,11 +158,11 @@ class Gateway:
         }
         more |= {"flags": 0, "colors": {"primary_color": 0}}
         return {
-            "id": GUILD, "name": "The Ferry", "owner_id": "1", "unavailable": False, "icon": None,
+            "id": guild, "name": name, "owner_id": "1", "unavailable": False, "icon": None,
             "roles": [{**role, **more}, {**everyone, **more}], "emojis": [], "stickers": [],
             "channels": [each for each in inside if each["type"] == 0],
             "threads": [each for each in inside if each["type"] == 11],
-            "members": [{**member(self.me), "roles": [ROLE]}], "member_count": 3,
+            "members": [{**member(self.me), "roles": [own]}], "member_count": 3,
             "features": [], "voice_states": [], "presences": [], "stage_instances": [],
             "guild_scheduled_events": [], "verification_level": 0, "nsfw_level": 0,
             "default_message_notifications": 1, "explicit_content_filter": 0, "mfa_level": 0,

@@ -168,7 +168,7 @@ class OnTelegram(Crowd):
 
 
 class OnDiscord(Crowd):
-    """Threads in two channels."""
+    """Five threads in a channel of each of two servers, in which the same people are."""
 
     name = "discord"
 
@@ -176,7 +176,7 @@ class OnDiscord(Crowd):
         super().__init__(fake)
         self.users = [fake.user(f"person{n}") for n in range(PEOPLE)]
         self.ids = [each["id"] for each in self.users]
-        self.channels = [fake.general, fake.channel("second")]
+        self.channels = [fake.general, fake.channel("second", guild=fake.guild("The Quay"))]
         self.roots: dict[int, str] = {}
 
     async def first(self, thread: int, text: str) -> None:
