@@ -26,6 +26,9 @@ _CHATTY = (
     "slack_bolt",
     "telegram",
     "discord",
+    "mcp",
+    "client",  # the MCP SDK's, too
+    "httpx2",
 )
 
 _FILE_BYTES = 2_000_000  # of one log file; two older ones are kept

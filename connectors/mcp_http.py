@@ -102,11 +102,14 @@ class _Limited(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = ANSWER
-        async for piece in self._body:
-            left -= len(piece)
-            if left < 0:
-                raise httpx2.StreamError(f"more than {ANSWER // 1_000_000} MB")
-            yield piece
+        try:
+            async for piece in self._body:
+                left -= len(piece)
+                if left < 0:
+                    raise httpx2.StreamError(f"more than {ANSWER // 1_000_000} MB")
+                yield piece
+        except httpx2.TransportError as error:  # the SDK would take down the whole connection
+            raise httpx2.StreamError(f"it broke off ({type(error).__name__})") from error
 
     async def aclose(self) -> None:
         await self._body.aclose()

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -221,8 +221,8 @@ class Link:
         tools = tuple(await wire.tools())
         offer = Listing(
             tools=tools,
-            resources=wire.has_resources,
-            prompts=wire.has_prompts,
+            resources=wire.has_resources and await _any(wire.resources()),
+            prompts=wire.has_prompts and await _any(wire.prompts()),
             title=wire.title,
         )
         self._ports.listed(offer)
@@ -438,6 +438,14 @@ def _wire_module() -> Any:
     from connectors import mcp_wire
 
     return mcp_wire
+
+
+async def _any(asking: Awaitable[Sequence[Any]]) -> bool:
+    """Say whether there are any; many servers offer to tell, and have none."""
+    try:
+        return bool(await asking)
+    except ToolError:
+        return False
 
 
 def _said(error: BaseException) -> str:

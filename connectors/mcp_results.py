@@ -151,4 +151,4 @@ def _said_already(parts: Sequence[Mapping[str, Any]], structured: Any) -> bool:
         except ValueError:
             continue
     values = list(structured.values()) if isinstance(structured, Mapping) else []
-    return len(values) == 1 and values[0] == "".join(texts)
+    return len(values) == 1 and "".join(texts) in (values[0], dumps(values[0]))

@@ -20,6 +20,7 @@ from mcp.types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -178,7 +179,7 @@ def _raise(error: MCPError) -> None:
         raise ToolError(f"The server {text}. Nothing was done.") from error
     if error.code == FAILED:
         raise Broke(text) from error
-    if error.code == CONNECTION_CLOSED:
+    if error.code in (CONNECTION_CLOSED, PARSE_ERROR):  # the latter: what came was no whole answer
         raise Broke("the connection was lost") from error
     if text == "Session terminated":  # the SDK's words for a 404 to a session's call
         raise Ended from error

@@ -7,63 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from connectors import mcp_link
-from connectors.mcp_house import Servers
 from connectors.mcp_link import State, Unsure
 from engine.errors import ToolError
 from engine.store.base import Store
 from engine.store.opening import open_store
-from engine.tools.base import Registry, Result, Risk, ToolContext
-from tests.fakes.context import make_context
-from tests.fakes.mcp_server import command
-
-
-class Told:
-    """What the owner was told."""
-
-    def __init__(self) -> None:
-        self.notices: list[tuple[str, str]] = []
-
-    async def notify(self, cause: str, title: str, text: str) -> None:
-        self.notices.append((cause, text))
-
-
-class House:
-    """Servers under test with what they stand on."""
-
-    def __init__(self, servers: Servers, tools: Registry, told: Told, folder: Path) -> None:
-        self.servers, self.tools, self.told = servers, tools, told
-        self.ctx: ToolContext = make_context(folder / "session")
-
-    async def call(self, called: str, /, **arguments: Any) -> Result:
-        tool = self.tools.get(called)
-        assert tool is not None, f"no tool {called} in {self.names()}"
-        return await tool.run(self.ctx, **tool.check(arguments))
-
-    def names(self) -> list[str]:
-        return [each.name for each in self.tools.offered("interactive")]
-
-    async def until(self, holds: Callable[[], bool], seconds: float = 15.0) -> None:
-        async with asyncio.timeout(seconds):
-            while not holds():
-                await asyncio.sleep(0.01)
-
-    async def ready(self, name: str = "fake") -> None:
-        await self.until(lambda: self.state(name) == State.READY)
-
-    def state(self, name: str = "fake") -> str:
-        return next(each.state for each in self.servers.status() if each.name == name)
-
-    def link(self, name: str = "fake") -> mcp_link.Link:
-        return self.servers._held[name].link
+from engine.tools.base import Risk
+from tests.fakes.mcp_house import fake, house
 
 
 @pytest.fixture
@@ -71,29 +27,6 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     opened = await open_store(str(tmp_path / "nod.db"))
     yield opened
     await opened.close()
-
-
-@asynccontextmanager
-async def house(
-    store: Store, tmp_path: Path, secrets: Mapping[str, str] | None = None, **tables: Any
-) -> AsyncIterator[House]:
-    tools, told = Registry(), Told()
-    servers = Servers(
-        written=tables,
-        store=store,
-        tools=tools,
-        tenant="local",
-        data=tmp_path / "data",
-        secret=lambda name: (secrets or {}).get(name, ""),
-        notify=told.notify,
-    )
-    async with servers:
-        yield House(servers, tools, told, tmp_path)
-
-
-def fake(*flags: str, **more: Any) -> dict[str, Any]:
-    program, *args = command(*flags)
-    return {"command": program, "args": args, **more}
 
 
 async def test_a_server_s_tools_are_there_and_can_be_called(store: Store, tmp_path: Path) -> None:
