@@ -488,7 +488,8 @@ class Intake:
         name = defused(plain(person.name)).replace("\n", " ")
         when = f"{at:%A %Y-%m-%d %H:%M} {self._zone.key}"
         whom = "speaks to you" if said.addressed or said.direct else "speaks in the thread"
-        return f"<nod-context>{when}; {name} {whom}</nod-context>"
+        named = [f"; {defused(plain(name))} is {target}" for name, target in said.places.items()]
+        return f"<nod-context>{when}; {name} {whom}{''.join(named)}</nod-context>"
 
 
 _STRANGER = "We have not met yet. I have asked my owner; I answer as soon as they say yes."

@@ -98,6 +98,8 @@ class Said:
     bot: bool = False
     #: Surely nobody's line: only a watch of its channel hears it.
     overheard: bool = False
+    #: The channels it names, as people read them (#alerts), with their thread_target.
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

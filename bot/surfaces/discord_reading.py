@@ -74,6 +74,7 @@ def said(message: discord.Message, me: int, channel: Any, fetch: Fetch) -> Said 
         direct=direct,
         bot=bot,
         overheard=overheard,
+        places=_places(message),
     )
 
 
@@ -125,6 +126,17 @@ def _named(found: re.Match[str], names: dict[str, str], message: discord.Message
         return f"@{role.name if role else found['role']}"
     channel = message.guild.get_channel_or_thread(int(found["channel"])) if message.guild else None
     return f"#{channel.name if channel else found['channel']}"
+
+
+def _places(message: discord.Message) -> dict[str, str]:
+    """Return the channels that a message names, as people read them, with their thread_target."""
+    if message.guild is None:
+        return {}
+    guild = str(message.guild.id)
+    named = [message.guild.get_channel(each) for each in message.raw_channel_mentions]
+    return {
+        f"#{each.name}": str(Place(guild=guild, channel=str(each.id))) for each in named if each
+    }
 
 
 def _forwarded(message: discord.Message) -> list[str]:

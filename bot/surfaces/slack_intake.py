@@ -19,6 +19,8 @@ __all__ = ["Reader", "Speaker", "command_of", "installations", "is_direct", "pre
 #: Kinds of posts that people write; all others with a subtype are the platform's own notes.
 #: https://docs.slack.dev/reference/events/message
 HUMAN = frozenset({"", "file_share", "me_message", "thread_broadcast"})
+#: What apps without a user of their own write, such as alerts.
+MACHINE = "bot_message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,16 +77,22 @@ class Reader:
         """
         if event.get("subtype") == "message_changed":
             return self._edit(event)
-        if event.get("subtype", "") not in HUMAN or self._own(event) or "user" not in event:
+        kind = event.get("subtype", "")
+        if kind not in HUMAN | {MACHINE} or self._own(event):
+            return None
+        if kind == MACHINE:
+            return self._machine(event)
+        if "user" not in event:
             return None
         direct, bot = is_direct(event), "bot_id" in event
         mentioned = event.get("type") == "app_mention" or slack_words.mentions(
             str(event.get("text") or ""), self.speaker.user
         )
         if bot and not mentioned:
-            return None
+            return self._machine(event)
         text = slack_words.said(event, self.speaker.user, self.names)
-        if (mentioned or direct) and not bot and (typed := slack_words.command(text)):
+        marked = slack_words.said(event, self.speaker.user, self.names, marks=True)
+        if (mentioned or direct) and not bot and (typed := slack_words.command(marked)):
             return Commanded(
                 event=self._key(event["channel"], event["ts"]),
                 target=self._target(event),
@@ -103,6 +111,30 @@ class Reader:
             addressed=mentioned or direct,
             direct=direct,
             bot=bot,
+            places=slack_words.places(event, self.speaker.team),
+        )
+
+    def _machine(self, event: Mapping[str, Any]) -> Said | None:
+        """Read what an app writes to nobody: only a watch hears it."""
+        if is_direct(event):
+            return None
+        who = str(event.get("user") or event.get("bot_id") or "")
+        name = str(event.get("username") or self.names.get(who) or who or "an app")
+        return Said(
+            event=self._key(event["channel"], event["ts"]),
+            target=self._target(event),
+            person=Author(id=f"{self.speaker.team}/{who}", name=name),
+            text="\n\n".join(
+                part
+                for part in (
+                    slack_words.said(event, self.speaker.user, self.names),
+                    *slack_words.attached(event, self.names),
+                )
+                if part
+            ),
+            addressed=False,
+            bot=True,
+            overheard=True,
         )
 
     def _edit(self, event: Mapping[str, Any]) -> Edited | None:
@@ -129,7 +161,7 @@ class Reader:
         """A post in a channel begins a thread, or stands in one; in a DM it may stand free."""
         thread = "" if event.get("thread_ts") == event["ts"] else event.get("thread_ts", "")
         thread = thread or ("" if is_direct(event) else event["ts"])
-        return target_of(self.speaker.team, event["channel"], event["user"], thread)
+        return target_of(self.speaker.team, event["channel"], event.get("user", ""), thread)
 
     def _reply_to(self, event: Mapping[str, Any]) -> str:
         """A line in the thread below a message of Nod replies to that message."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bot.surfaces.base import Inbound, Receipt
+from bot.surfaces.base import Inbound, Receipt, Said
 from bot.surfaces.config import Owned, SlackConfig
 from bot.surfaces.slack import SlackSurface
 from engine.store.base import Store
@@ -30,6 +30,8 @@ class Desk:
     surface: SlackSurface
     told: Told
     taken: list[Inbound] = field(default_factory=list)
+    #: Lines that nobody addressed to Nod.
+    overheard: list[Said] = field(default_factory=list)
     #: What the intake answers; called with the event.
     answer: Callable[[Inbound], Receipt] = lambda event: Receipt(status="accepted")
     #: Raised by the next takes, one each.
@@ -40,6 +42,9 @@ class Desk:
     async def take(self, event: Inbound) -> Receipt:
         if self.failures:
             raise self.failures.pop(0)
+        if isinstance(event, Said) and event.overheard:
+            self.overheard.append(event)
+            return Receipt(status="ignored")
         known = any(each.event == event.event for each in self.taken)
         self.taken.append(event)
         if self.hold is not None:

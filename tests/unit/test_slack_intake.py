@@ -159,8 +159,34 @@ async def test_own_posts_never_come_in(at: Desk) -> None:
 async def test_another_bot_is_heard_only_when_it_mentions_nod_and_is_marked(at: Desk) -> None:
     await at.fake.say("done", user="UBEN", bot_id="BOTHER")
     assert at.taken == []
+    assert [(each.text, each.addressed) for each in at.overheard] == [("done", False)]
     await at.fake.say("@nod done", user="UBEN", bot_id="BOTHER", kinds=("message",))
     assert only(at).bot
+
+
+async def test_what_an_app_writes_is_overheard_with_what_stands_beside_it(at: Desk) -> None:
+    beside = {"title": "Checkout", "text": "5xx <https://x.test|over> 2 %", "fallback": "no"}
+    fields = [{"title": "Since", "value": "07:02"}]
+    more = {"bot_id": "BALERTS", "username": "Alerts", "attachments": [beside | {"fields": fields}]}
+    await at.fake.say("Alert", subtype="bot_message", **more)
+    await at.fake.say("@nod look", subtype="bot_message", kinds=("message",), **more)
+    assert at.taken == [] and at.fake.acks[-1].ok
+    first, second = at.overheard
+    assert first.text == "Alert\n\nCheckout\n5xx [over](https://x.test) 2 %\nSince: 07:02"
+    assert (first.person.name, first.bot, second.addressed) == ("Alerts", True, False)
+    assert first.target.startswith("slack:T1/CGEN/")
+
+
+async def test_a_channel_that_is_named_can_be_found_again(at: Desk) -> None:
+    await at.fake.say("@nod watch <#C0ALERTS|alerts>", kinds=("message",))
+    assert only(at).text == "watch #alerts"
+    assert only(at).places == {"#alerts": "slack:T1/C0ALERTS"}
+
+
+async def test_a_command_that_is_said_keeps_exactly_which_channel_is_meant(at: Desk) -> None:
+    await at.fake.say("@nod /watch <#C0ALERTS|alerts>: tell me", kinds=("message",))
+    [given] = at.of(Commanded)
+    assert (given.name, given.arguments) == ("watch", "<#C0ALERTS|alerts>: tell me")
 
 
 async def test_a_link_preview_is_no_edit(at: Desk) -> None:
