@@ -38,7 +38,7 @@ FIGURES = (
 STARTS = 9
 
 #: What nobody has used yet when Nod is ready.
-UNUSED = ("openai anthropic google.genai aisuite slack_bolt telegram discord pypdf").split()
+UNUSED = ("openai anthropic google.genai aisuite slack_bolt telegram discord pypdf mcp").split()
 
 _LOAD = """
 import asyncio, time, psutil
