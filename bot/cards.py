@@ -207,7 +207,7 @@ def _row(prompt: Prompt, place: str, key: bytes, name: Callable[[str], str], zon
 
 def _subject(prompt: Prompt) -> str:
     named = prompt.kind in ("approval", "outcome") and prompt.payload.get("tool")
-    if prompt.payload.get("schedule") or prompt.payload.get("budget"):
+    if any(prompt.payload.get(each) for each in ("schedule", "budget", "unclear")):
         named = prompt.payload["title"]
     return str(named or _TITLES[prompt.kind])
 

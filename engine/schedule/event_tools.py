@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from engine import people, sessions
@@ -21,15 +22,16 @@ _ASKED = "A card asks the person; you are told what they decide. Do not wait for
 _SESSION = wakes.session_event("")
 
 
-def event_tools(store: Store, zone: str) -> list[Tool]:
+def event_tools(store: Store, zone: str, on_card: Callable[[], None] = lambda: None) -> list[Tool]:
     """Return the tools; `zone` is meant where a person has said none.
 
-    A call that is made again after a crash finds what it wrote.
+    `on_card` is called when a card waits to be shown; it must not wait. A call that is made again
+    after a crash finds what it wrote.
     """
-    return [_waiting(store, zone), _watching(store)]
+    return [_waiting(store, zone, on_card), _watching(store, on_card)]
 
 
-def _waiting(store: Store, default: str) -> Tool:
+def _waiting(store: Store, default: str, on_card: Callable[[], None]) -> Tool:
     @tool(risk=Risk.CONTROL)
     async def wake_on_event(ctx: ToolContext, event: str, note: str, until: str = "") -> Result:
         """Have yourself woken here once, when a named event comes; end your turn, and go on then.
@@ -59,7 +61,9 @@ def _waiting(store: Store, default: str) -> Tool:
             promises.ask_wake(tx, session, name, note, now, until=last, since=since, zone=zone)
             return told | {"waiting": False, "note": _ASKED}
 
-        return await _written(store, work)
+        result = await _written(store, work)
+        on_card()
+        return result
 
     return wake_on_event
 
@@ -80,7 +84,7 @@ def _at_work(tx: Tx, session: Session, other: str) -> None:
         raise ToolError(f"Session {other} is not at work: its turn has ended.", "Go on without it.")
 
 
-def _watching(store: Store) -> Tool:
+def _watching(store: Store, on_card: Callable[[], None]) -> Tool:
     @tool(risk=Risk.CONTROL)
     async def propose_watch(
         ctx: ToolContext,
@@ -121,7 +125,9 @@ def _watching(store: Store) -> Tool:
             source_now = prompt.payload["promise"]["source"]
             return {"watches": source_now, "at_work": False, "note": _ASKED}
 
-        return await _written(store, work)
+        result = await _written(store, work)
+        on_card()
+        return result
 
     return propose_watch
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine import people, sessions
 from engine.canonical import dumps
 from engine.errors import NodError, ToolError
@@ -16,19 +18,22 @@ from engine.tools.base import Result, Risk, Tool, ToolContext, tool
 __all__ = ["schedule_tools"]
 
 
-def schedule_tools(store: Store, zone: str) -> list[Tool]:
+def schedule_tools(
+    store: Store, zone: str, on_card: Callable[[], None] = lambda: None
+) -> list[Tool]:
     """Return the tools; `zone` is meant where a person has said none.
 
-    A call that is made again after a crash finds what it wrote.
+    `on_card` is called when a card waits to be shown; it must not wait. A call that is made again
+    after a crash finds what it wrote.
     """
-    return [_proposing(store, zone), _sleeping(store, zone)]
+    return [_proposing(store, zone, on_card), _sleeping(store, zone)]
 
 
 def _zone(tx: Tx, session: Session, default: str) -> str:
     return people.zone_of(tx, session.tenant, session.owner) or default
 
 
-def _proposing(store: Store, default: str) -> Tool:
+def _proposing(store: Store, default: str, on_card: Callable[[], None]) -> Tool:
     @tool(risk=Risk.CONTROL)
     async def propose_schedule(
         ctx: ToolContext,
@@ -75,6 +80,7 @@ def _proposing(store: Store, default: str) -> Tool:
             understood = await store.write(work)
         except NodError as error:
             raise ToolError(error.what, error.fix) from error
+        on_card()
         note = "A card asks the person; you are told what they decide. Do not wait for it."
         return Result(text=dumps({"understood": understood, "scheduled": False, "note": note}))
 
