@@ -171,8 +171,8 @@ class App:
             alone=self._alone,
             on_due=self._poke,
         )
-        later = schedule_tools(self.store, settings.zone)
-        later += event_tools(self.store, settings.zone)
+        later = schedule_tools(self.store, settings.zone, self._carded)
+        later += event_tools(self.store, settings.zone, self._carded)
         later += job_tools(self.store, settings.zone, self._jobs.nudge)
         tools = [*standard_tools(), *later, *connector_tools()]
         personas = Personas.load(settings.data / "personas")
@@ -191,7 +191,7 @@ class App:
             tools=self._tools,
             now=self._now,
             tenant=TENANT,
-            options={},
+            options=settings.connectors,
         )
         self._mcp = Servers(
             written=settings.mcp,
@@ -434,6 +434,10 @@ class App:
         """Take a line from another process of the person at the console."""
         receipt = await self.console.say(target, CONSOLE_PERSON, text)
         return receipt.text or f"Said in {target}."
+
+    def _carded(self) -> None:
+        """A tool raised a card; it is at work only after the presenter is."""
+        self.presenter.poke()
 
     def _poke(self) -> None:
         """Something was written that no log tells of: it may be to show, or due."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from bot.connect_shell import connect
 from bot.guides.discord import discord_app
 from bot.guides.slack import slack_app
 from bot.guides.telegram import telegram_app
@@ -237,6 +238,17 @@ def audit_show(
 
     zone = _settings().zone
     _echo(_read(lambda tx: list(listings.audit_of(tx, TENANT, session, limit, zone))))
+
+
+@app.command()
+def connections() -> None:
+    """List the accounts that are connected, and where a connector is off."""
+    from bot import connect_shell
+
+    _echo(_read(connect_shell.lines))
+
+
+app.command()(connect)
 
 
 # -- at work

@@ -1,14 +1,12 @@
 """Connecting an account: a link for one person, what comes back, and the word in their thread.
 
-A link is random, holds for ten minutes and connects once; the store has only its hash. So has it
-of the state the service is sent and of the cookie of the browser that began; the verifier of PKCE
-is made from the state, and kept nowhere. A key never passes through chat: its form is on the page.
+The verifier of PKCE is made from the state the service is sent, and kept nowhere. A key never
+passes through chat: its form is on the page.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot import answers
 from bot.answers import House
+from bot.connect_links import LINK, ConnectError, Links, over
 from bot.markup import plain
 from connectors import accounts
 from connectors.accounts import Account
@@ -35,10 +34,8 @@ if TYPE_CHECKING:  # loaded when something is connected
     from connectors.credentials import Credentials
     from connectors.oauth import DeviceGrant, Vendor
 
-__all__ = ["Asked", "ConnectError", "Connected", "Connecting"]
+__all__ = ["Asked", "Connected", "Connecting"]
 
-#: Seconds a link holds, and again once the service's own page was opened.
-LINK = 600.0
 #: Seconds for a service to say whom the credentials are for.
 CHECK = 30.0
 #: Characters of one field of a form.
@@ -52,10 +49,6 @@ DEVICES = 20
 CALLBACK = "/connect/callback"
 
 _log = logging.getLogger(__name__)
-
-
-class ConnectError(NodError):
-    """Something cannot be connected; told on the page, and to the person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +105,7 @@ class Connecting:
     ) -> None:
         self._store = store
         self._house = house
+        self._links = Links(store, house.now, house.tenant)
         self._connectors = connectors
         self._credentials = credentials
         self._vendor = vendor
@@ -123,14 +117,12 @@ class Connecting:
         #: Name of a connector -> what is known of it.
         self.catalogue = catalogue
         self._served = False
+        self._outcomes: asyncio.Queue[str] = asyncio.Queue(1)
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Connecting:
         """Answer links that were given before a restart."""
-        now = self._house.now()
-        await self._store.write(lambda tx: tx.run("connecting_swept", before=now - 24 * 3600.0))
-        live = await self._store.read(lambda tx: tx.one("connecting_live", now=now))
-        if live is not None:
+        if await self._links.sweep():
             await self._serve()
         return self
 
@@ -141,18 +133,19 @@ class Connecting:
 
     # -- giving a link
 
-    async def offer(self, person: Person, name: str, place: str) -> str:
+    async def offer(self, person: Person, name: str, place: str, *, device: bool = False) -> str:
         """Return what the person is told, privately, so that they can connect `name`.
 
-        `place` is the thread_target where they asked; the outcome is told there. Raises NodError
-        when there is no such connector, or no way to it from there.
+        `place` is the thread_target where they asked; the outcome is told there. `device` asks
+        for a code, also where there is a page. Raises NodError when there is no such connector,
+        or no way to it from there.
         """
         entry = self._entry(name)
         found = await self._ways(name)
-        base = await self._address(place)
+        base = "" if device else await self._address(place)
         if not base:
             return await self._by_device(person, name, entry, found, place)
-        link = await self._link(person, name, place)
+        link = await self._links.add(name, person.id, place)
         text = (
             f"Connect {entry.title} here, within {LINK / 60:.0f} minutes: {base}/connect/{link}\n"
             f"The link is for you alone and works once: what you connect acts as you."
@@ -173,21 +166,6 @@ class Connecting:
             raise ConnectError("Others read this place.", "Write /connect to me in private.")
         await self._whisper(direct, text)
         return "I have sent you the link in private."
-
-    async def _link(self, person: Person, name: str, place: str) -> str:
-        token, now = secrets.token_urlsafe(24), self._house.now()
-        await self._store.write(
-            lambda tx: tx.run(
-                "connecting_add",
-                id=_hash(token),
-                tenant=self._house.tenant,
-                connector=name,
-                principal=person.id,
-                place=place,
-                until=now + LINK,
-            )
-        )
-        return token
 
     async def _address(self, place: str) -> str:
         """Return the address of the pages, as whoever is in `place` reaches them; empty: none."""
@@ -212,7 +190,7 @@ class Connecting:
 
     async def asked(self, token: str) -> Asked:
         """Return what the link is for; raises ConnectError when it holds no more."""
-        row = await self._live(token)
+        row = await self._links.live(token)
         entry = self._entry(row["connector"])
         found = await self._ways(row["connector"])
         person = await self._person(row)
@@ -237,10 +215,10 @@ class Connecting:
 
         Raises ConnectError, or NodError when Nod is not registered there.
         """
-        row = await self._live(token)
+        row = await self._links.live(token)
         auth = await self._oauth(row["connector"])
         client = await self._credentials.client(auth)
-        state, cookie = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        state = secrets.token_urlsafe(24)
         url = self._vendor.authorize_url(
             auth,
             client,
@@ -248,33 +226,15 @@ class Connecting:
             state=state,
             verifier=_verifier(self._key, state),
         )
-        now = self._house.now()
-        begun = await self._store.write(
-            lambda tx: tx.run(
-                "connecting_begun",
-                id=row["id"],
-                state=_hash(state),
-                browser=_hash(cookie),
-                until=now + LINK,
-                now=now,
-            )
-        )
-        if not begun:
-            raise _over()
-        return url, cookie
+        return url, await self._links.begin(row, state)
 
     async def finish(self, state: str, cookie: str, code: str, error: str) -> Connected:
         """Take what the service sent the browser back with. Raises ConnectError, NodError."""
-        row = await self._store.read(lambda tx: tx.one("connecting_of_state", state=_hash(state)))
-        if row is None or not secrets.compare_digest(row["browser_hash"], _hash(cookie)):
-            raise ConnectError(
-                "This did not begin in this browser, or it began anew since.",
-                "Open the link again.",
-            )
+        row = await self._links.of_state(state, cookie)
         title = self._entry(row["connector"]).title
         if error or not code:
             raise ConnectError(f"{title} was not connected: you, or it, said no.", "Try it again.")
-        await self._use(row)
+        await self._links.use(row)
         try:
             auth = await self._oauth(row["connector"])
             token = await self._vendor.exchange(
@@ -289,22 +249,22 @@ class Connecting:
                 person, row["connector"], token, token.scopes or auth.scopes, row["place"]
             )
         except BaseException:
-            await self._reopen(row)
+            await self._links.reopen(row)
             raise
 
     async def fill(self, token: str, values: Mapping[str, str]) -> Connected:
         """Connect with what the form was filled with. Raises ConnectError; the link holds on."""
-        row = await self._live(token)
+        row = await self._links.live(token)
         key = _first_key(await self._ways(row["connector"]))
         if key is None:
             raise ConnectError(f"{self._entry(row['connector']).title} takes no keys.")
         held = read_fields(key, values)
-        await self._use(row)
+        await self._links.use(row)
         try:
             person = await self._person(row)
             return await self.store(person, row["connector"], held, (), row["place"])
         except BaseException:
-            await self._reopen(row)
+            await self._links.reopen(row)
             raise
 
     async def adopt(self, person: Person, name: str, kept: str, place: str) -> Connected:
@@ -358,7 +318,21 @@ class Connecting:
         for session in moved:
             self._enqueue(session)
         self._poke()
-        return Connected(title=self._entry(name).title, account=account, text=identity.text)
+        done = Connected(title=self._entry(name).title, account=account, text=identity.text)
+        self._came(f"{done.title} is connected: {done.text}")
+        return done
+
+    async def outcome(self) -> str:
+        """Wait for what comes of a link or a code, and return it in words."""
+        try:
+            async with asyncio.timeout(LINK):
+                return await self._outcomes.get()
+        except TimeoutError:
+            raise over() from None
+
+    def _came(self, text: str) -> None:
+        if not self._outcomes.full():
+            self._outcomes.put_nowait(text)
 
     async def _identity(self, draft: Account) -> Identity:
         """Return whom the service takes the credentials for; raises ConnectError."""
@@ -463,6 +437,7 @@ class Connecting:
             text = f"{self._entry(name).title} was not connected: {error}"
             await self._store.write(lambda tx: self._tell(tx, place, text, mint("n")))
             self._poke()
+            self._came(text)
 
     # -- connectors and rows
 
@@ -483,21 +458,6 @@ class Connecting:
         if auth is None:
             raise ConnectError(f"{self._entry(name).title} has no page to sign in at.")
         return auth
-
-    async def _live(self, token: str) -> Row:
-        row = await self._store.read(lambda tx: tx.one("connecting_get", id=_hash(token)))
-        if row is None or row["used_at"] is not None or row["until"] <= self._house.now():
-            raise _over()
-        return row
-
-    async def _use(self, row: Row) -> None:
-        """Take the link's one use; raises ConnectError when it is over."""
-        now = self._house.now()
-        if not await self._store.write(lambda tx: tx.run("connecting_used", id=row["id"], now=now)):
-            raise _over()
-
-    async def _reopen(self, row: Row) -> None:
-        await self._store.write(lambda tx: tx.run("connecting_reopened", id=row["id"]))
 
     async def _person(self, row: Row) -> Person:
         """Return whose link it is, with the role of this moment."""
@@ -535,13 +495,3 @@ def _verifier(key: bytes, state: str) -> str:
     from connectors.oauth import verifier_of
 
     return verifier_of(key, state)
-
-
-def _over() -> ConnectError:
-    return ConnectError(
-        "This link is used up, or older than ten minutes.", "Ask for a new one in chat: /connect"
-    )
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

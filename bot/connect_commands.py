@@ -31,6 +31,8 @@ async def _connect(context: Context, given: list[str]) -> str:
     if not given:
         return await _listed(context, connecting)
     name = given[0].lower()
+    if given[1:] == ["device"]:
+        return await connecting.offer(context.person, name, context.target, device=True)
     if len(given) == 2:
         return await _kept(context, connecting, name, given[1])
     return await connecting.offer(context.person, name, context.target)

@@ -120,6 +120,8 @@ class Settings:
     catalogue: Path | None = None
     #: Endpoints of the person's own: tables like [providers.NAME] of the catalogue.
     gateways: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: The tables [connectors.NAME], read by the connector of that name.
+    connectors: Mapping[str, Any] = field(default_factory=dict)
     #: MCP servers: the tables [mcp.NAME], read by connectors/mcp_servers.py.
     mcp: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
@@ -241,6 +243,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         zone=_zone(values.get("zone"), environ),
         catalogue=_under(base, values.get("catalogue")),
         gateways=tables.get("providers", {}),
+        connectors=tables.get("connectors", {}),
         mcp=tables.get("mcp", {}),
         limits=Limits(**_section(values, "limits")),
         ceilings=Ceilings(**_section(values, "ceilings")),
@@ -306,7 +309,7 @@ def _read(path: Path, *, needed: bool) -> _File | None:
 
 
 #: Tables with names of a person's own; who uses them checks what is in them.
-_NAMED = ("providers", "mcp")
+_NAMED = ("providers", "connectors", "mcp")
 
 
 def _from_file(file: _File) -> tuple[dict[str, Mapping[str, Any]], dict[str, Any]]:

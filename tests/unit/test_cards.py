@@ -194,6 +194,8 @@ def test_every_kind_of_prompt_can_be_answered_by_buttons(kind: str) -> None:
     payload = {**approval().payload, **QUESTION, "plan": "x", "retry": True}
     prompt = of_kind(kind, payload)
     for answer in cards.choices(prompt):
+        if answer == "link":
+            continue  # its press gives a link; what is connected with it is the answer
         made = cards.answer_of(prompt, answer, NINE, "why", {"a": 1})
         assert made["kind"] in prompt.options
 
