@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,13 @@ from connectors.accounts import Account
 from connectors.http import Http, Reply, Request, Unauthorized
 from engine.canonical import dumps
 from engine.errors import NeedsConnection, ToolError
-from engine.tools.base import Result, ToolContext
+from engine.tools.base import LookUp, Outcome, Result, ToolContext
+from engine.tools.places import failure, locate, opened_folder
 
 if TYPE_CHECKING:
     from connectors.base import Connector, Ground
 
-__all__ = ["Api", "Paging", "Planned", "by_cursor", "by_link", "by_page"]
+__all__ = ["Api", "Paging", "Planned", "by_cursor", "by_link", "by_page", "was_saved"]
 
 #: Items a paging may give at most, whatever is asked.
 MOST = 10_000
@@ -166,17 +168,45 @@ class Api:
                 asked = following
 
     async def download(
-        self, path: str, to: Path, /, *, query: Mapping[str, Any] | None = None, **segments: Any
-    ) -> int:
-        """Write what the service holds at `path` into the file `to`; returns its bytes."""
-        request = await self._request("GET", path, query, {"Accept": "*/*"}, segments, (None, {}))
-        written = 0
-        with await asyncio.to_thread(to.open, "wb") as file:
+        self, path: str, to: str, /, *, query: Mapping[str, Any] | None = None, **segments: Any
+    ) -> Result:
+        """Write what the service holds at `path` into the new file `to`, in pieces.
+
+        `to` is a path as a model names it, below the session's roots. Raises ToolError when there
+        is a file already.
+        """
+        accept = {"Accept": "*/*"}
+        request = await self._request("GET", path, query, accept, segments, (None, {}))
+        if self.account is not None:
+            request = _with(request, await self._ground.credentials.headers(self.account))
+        part, written = self.ctx.keep / f"{self.ctx.call}.part", 0
+        with await asyncio.to_thread(part.open, "wb") as file:
             async with self.http.stream(request) as pieces:
                 async for piece in pieces:
                     await asyncio.to_thread(file.write, piece)
                     written += len(piece)
-        return written
+        await asyncio.to_thread(self._put, part, to)
+        return self.result(f"Saved as {to}, {written:,} bytes.")
+
+    async def save(self, to: str, data: bytes) -> Result:
+        """Write `data` into the new file `to`; see `download`."""
+        part = self.ctx.keep / f"{self.ctx.call}.part"
+        await asyncio.to_thread(part.write_bytes, data)
+        await asyncio.to_thread(self._put, part, to)
+        return self.result(f"Saved as {to}, {len(data):,} bytes.")
+
+    def _put(self, part: Path, to: str) -> None:
+        """Move a finished file to where it was asked for; blocking."""
+        real = locate(self.ctx, to, "write")
+        try:
+            with opened_folder(real.parent, made=[]) as folder:
+                os.link(part, real.name, dst_dir_fd=folder)
+        except FileExistsError:
+            raise ToolError(f"There is a file {to} already.", "Choose another name.") from None
+        except OSError as error:
+            raise failure(to, error) from error
+        finally:
+            part.unlink()
 
     def result(
         self, data: Any, source: str = "", *, shown: Mapping[str, Any] | None = None
@@ -268,6 +298,13 @@ class Api:
         if urlsplit(following)[:2] != urlsplit(reply.url)[:2]:
             raise ToolError(f"{self.connector.title} names a next page on another host.")
         return following
+
+
+async def was_saved(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
+    """Look whether a download was finished: its file appears whole, or not at all."""
+    real = locate(api.ctx, str(arguments["path"]), "write")
+    there = await asyncio.to_thread(real.exists)
+    return Outcome(found=LookUp.HAPPENED if there else LookUp.DID_NOT)
 
 
 # -- paging, as services do it

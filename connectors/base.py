@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from connectors.accounts import Account
-from connectors.api import Api, Paging, by_cursor, by_link, by_page
+from connectors.api import Api, Paging, by_cursor, by_link, by_page, was_saved
 from connectors.declaring import Declaration, Declared, made, understood
 from connectors.http import Http, Limits, Reply
 from engine.tools.base import Result, Risk, Tool
@@ -41,6 +41,7 @@ __all__ = [
     "by_cursor",
     "by_link",
     "by_page",
+    "was_saved",
 ]
 
 

@@ -19,6 +19,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -159,13 +161,12 @@ class Http:
 
         Raises what the head of this module lists.
         """
-        import stamina
-
         if request.act:
             return await self._act(request)
+        stamina = _stamina()
         patience = {"attempts": ATTEMPTS, "timeout": PATIENCE, "wait_jitter": 0.2}
         try:
-            async for attempt in stamina.retry_context(on=_pause, **patience):  # type: ignore[arg-type]
+            async for attempt in stamina.retry_context(on=_pause, **patience):
                 with attempt:
                     return await self._once(request)
         except Unsure as error:  # of a READ: it is only a failure
@@ -285,6 +286,16 @@ async def _never_again(
         raise  # nothing was sent
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise Unsure(f"The connection broke off ({type(error).__name__}).") from error
+
+
+@cache
+def _stamina() -> ModuleType:
+    """Return the library of tries, which writes to our log and nowhere else."""
+    import stamina
+    from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
+
+    set_on_retry_hooks([LoggingOnRetryHook])
+    return stamina
 
 
 class _Blocked(OSError):

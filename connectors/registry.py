@@ -66,6 +66,17 @@ CONNECTORS: Mapping[str, Entry] = {
         title="Google Calendar",
         about="calendars, events, free times",
     ),
+    "gmail": Entry(
+        module="connectors.gmail",
+        more=("connectors.gmail_acts",),
+        title="Gmail",
+        about="search, read, label, draft and send mail",
+    ),
+    "google_drive": Entry(
+        module="connectors.google_drive",
+        title="Google Drive",
+        about="search, list, read and export files",
+    ),
 }
 
 #: Modules whose `TOOLS` work on files of the session, with no service behind them.

@@ -273,7 +273,7 @@ async def test_a_service_that_is_not_there_is_no_doubt(
 async def test_ten_thousand_results_come_page_by_page(desk: Desk, case: Case) -> None:
     result = await desk.call(case.tool, case.arguments)
     assert case.gives in result.text
-    assert desk.service.at_once == 1
+    assert desk.service.at_once <= QUICK.at_once
 
 
 @pytest.mark.parametrize(("name", "case"), READS)
