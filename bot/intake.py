@@ -194,7 +194,15 @@ class Intake:
 
     # -- what every event goes through
 
-    def _note(self, tx: Tx, event: Inbound, kind: str, by: str, session: str | None = None) -> None:
+    def _note(
+        self,
+        tx: Tx,
+        event: Inbound,
+        kind: str,
+        by: str,
+        session: str | None = None,
+        place: str | None = None,
+    ) -> None:
         """Remember an event that enters no session, so that its second copy is known."""
         tx.run(
             "mail_noted",
@@ -202,7 +210,7 @@ class Intake:
             session=session,
             kind=kind,
             key=_key(event),
-            target=event.target,
+            target=event.target if place is None else place,
             by=by,
             now=self._house.now(),
         )
@@ -308,8 +316,8 @@ class Intake:
     def _watched(self, tx: Tx, said: Said) -> _Done:
         """A line nobody addressed to Nod: its channel may be watched."""
         kept, sooner = watching.take(tx, self._house, said)
-        if kept:
-            self._note(tx, said, "watched", "")
+        if kept:  # under no place: it stands in no session's thread
+            self._note(tx, said, "watched", "", place="")
         return _Done("ignored", sooner=sooner)
 
     def _opened(self, tx: Tx, said: Said, person: Person, text: str) -> _Done:

@@ -157,8 +157,8 @@ class Reader:
             return None  # it is for another bot
         mentioned = command is not None or any(map(self._is_mentioned, messages))
         place, replied = await self._place(head, mentioned)
-        if not place:
-            return None
+        overheard = not place
+        place = place or target(self._id, head.chat.id)
         event, direct = self._post(head), head.chat.type == Chat.PRIVATE
         if command is not None:
             name, _, arguments = command.partition(" ")
@@ -186,6 +186,7 @@ class Reader:
             addressed=direct or mentioned or bool(replied),
             direct=direct,
             bot=_is_bot(head),
+            overheard=overheard,
         )
 
     def _is_for_reading(self, message: Message) -> bool:

@@ -44,10 +44,15 @@ class Desk:
     surface: TelegramSurface
     house: Told
     taken: list[Inbound] = field(default_factory=list)
+    #: Lines that nobody addressed to Nod.
+    overheard: list[Said] = field(default_factory=list)
     answer: Callable[[Inbound], Awaitable[Receipt]] | None = None
 
     async def take(self, event: Inbound) -> Receipt:
         receipt = Receipt(status="accepted")
+        if isinstance(event, Said) and event.overheard:
+            self.overheard.append(event)
+            return Receipt(status="ignored")
         if self.answer is not None:
             receipt = await self.answer(event)
         self.taken.append(event)
@@ -122,6 +127,9 @@ async def test_in_a_group_a_bare_line_is_nobodys_and_a_mention_opens_a_chain(des
     assert event.text == "what is up?"
     assert event.addressed and not event.direct
     assert len(desk.taken) == 1
+    [heard] = desk.overheard
+    assert (heard.text, heard.target) == ("just talking", f"telegram:{BOT}/{GROUP}")
+    assert not heard.addressed
 
 
 async def test_a_mention_after_an_emoji_is_found_and_a_link_stays_whole(desk: Desk) -> None:
