@@ -47,12 +47,13 @@ def _commands() -> list[str]:
 
 
 def _words(command: str) -> list[str]:
-    return shlex.split(command)[1:]
+    words = shlex.split(command)[1:]
+    return words[: words.index("--")] if "--" in words else words  # the rest is another program
 
 
 def _subcommand(words: list[str]) -> list[str]:
     """Return the words that name the subcommand: those whose help is another page."""
-    groups = {"schedule", "session", "audit"}
+    groups = {"schedule", "session", "audit", "mcp"}
     if not words or words[0].startswith("-"):
         return []
     return words[:2] if words[0] in groups and len(words) > 1 else words[:1]
