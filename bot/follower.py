@@ -245,6 +245,9 @@ class Follower:
             await self._update(ref, message, [subject])
         else:
             await self._post(message, [subject], fact.seq, look=self.pace > 0)
+        if self._sign.shown:  # a post takes it away, and the work goes on
+            self._sign.end()
+            self._sign.begin(self.home)
 
     async def _footer(self, fact: Event) -> str:
         row = await self._stage.store.read(

@@ -127,6 +127,8 @@ async def examine(settings: Settings, config: SlackConfig | None) -> AsyncIterat
         return
     for token in config.bot_tokens:
         yield await _bot_token(config, token)
+    if config.client_secret:
+        yield _install(settings, config)
     if config.mode == "http":
         yield _http(settings, config)
     else:
@@ -144,6 +146,19 @@ def _http(settings: Settings, config: SlackConfig) -> Finding:
     state = "missing" if fix else "ok"
     text = f"events come to {settings.web.url or 'no address'}/slack/events"
     return Finding(name="http", state=state, text=text, fix=fix)
+
+
+def _install(settings: Settings, config: SlackConfig) -> Finding:
+    """Look at what installing in further workspaces needs."""
+    from bot.doctor import Finding
+
+    fix = ""
+    if not config.client_id:
+        fix = "Set SLACK_CLIENT_ID, from the app's page Basic Information."
+    elif not settings.web.url.startswith("https://"):
+        fix = "Set web.url to the https address browsers reach Nod under, and the manifest anew."
+    text = f"workspaces are installed at {settings.web.url or 'no address'}/slack/install"
+    return Finding(name="install", state="missing" if fix else "ok", text=text, fix=fix)
 
 
 async def _bot_token(config: SlackConfig, token: str) -> Finding:

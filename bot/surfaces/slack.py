@@ -7,6 +7,7 @@ presenter ► slack_sending ► slack_blocks, bot/render ► slack_teams ► Web
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping, Sequence
@@ -39,8 +40,10 @@ EVENTS = "/slack/events"
 TIMEOUT, PING = 20.0, 5.0
 #: Owned threads whose history is read after a gap, the latest first; seconds it reaches back.
 THREADS, BACK = 200, 7 * 86_400.0
-#: DMs whose last post is remembered, to put a sign on it.
+#: DMs whose last post is remembered, to put a sign on it; threads with a status.
 LAST = 2_000
+#: Seconds the ends of open streams may take at a stop.
+CLOSING = 3.0
 
 _CAPABILITIES = Capabilities(
     text_limit=12_000,
@@ -75,6 +78,8 @@ class SlackSurface:
         self._listening = False
         #: target of a DM -> (channel, ts) of the last post in it.
         self._last: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        #: (team, channel, thread) where a status is shown that no post has cleared.
+        self._stated: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     # -- connecting
 
@@ -196,6 +201,10 @@ class SlackSurface:
         client, self._socket = self._socket, None
         if client is not None:
             await client.close()
+        if self._session is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await self._sender.wind_down()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -219,6 +228,8 @@ class SlackSurface:
     async def edit(self, ref: str, message: Message) -> None:
         """Replace what the message shows, in as many posts as it takes."""
         await self._out().edit(ref, message)
+        if not (message.growing or message.card or message.tasks):
+            await self._clear(Spot.parse(ref))
 
     async def upload(
         self, target: str, files: Sequence[Path], message: Message, delivery: str
@@ -271,6 +282,8 @@ class SlackSurface:
         return self._sender
 
     def _counted(self, ref: str) -> str:
+        spot = Spot.parse(ref)
+        self._stated.pop((spot.team, spot.channel, spot.thread), None)  # Slack cleared it
         self._ground.counts.add("nod_posts_total", surface="slack", outcome="posted")
         return ref
 
@@ -292,12 +305,29 @@ class SlackSurface:
 
     async def _status(self, team: Team, place: Place) -> bool:
         """Set the status of a thread; False: this workspace has none."""
+        key = (team.id, place.channel, place.thread)
+        shown = await self._set(team, *key[1:], "is at work…")
+        if shown:
+            self._stated[key] = None
+            if len(self._stated) > LAST:
+                self._stated.popitem(last=False)
+        return shown
+
+    async def _clear(self, spot: Spot) -> None:
+        """Take the status away: Slack does it after a post, and not after an edit."""
+        key = (spot.team, spot.channel, spot.thread)
+        team = self._teams.find(spot.team)
+        if team is not None and key in self._stated:
+            del self._stated[key]
+            await self._set(team, *key[1:], "")
+
+    async def _set(self, team: Team, channel: str, thread: str, status: str) -> bool:
         return await self._tried(
             team,
             "assistant_threads_setStatus",
-            channel_id=place.channel,
-            thread_ts=place.thread,
-            status="is at work…",
+            channel_id=channel,
+            thread_ts=thread,
+            status=status,
         )
 
     async def _react(self, team: Team, channel: str, ts: str) -> None:

@@ -188,12 +188,20 @@ class Sender:
                 if posted.stream is not None and posted.stream.due:
                     await self._ripen(Spot.parse(ref), posted)
 
-    async def _ripen(self, spot: Spot, posted: _Posted) -> None:
+    async def wind_down(self) -> None:
+        """End every stream: nobody will feed it any more. The answers are completed later."""
+        growing = [(ref, each) for ref, each in self._posted.items() if each.stream is not None]
+        ends = (self._ripen(Spot.parse(ref), each, at_once=True) for ref, each in growing)
+        await asyncio.gather(*ends)
+
+    async def _ripen(self, spot: Spot, posted: _Posted, *, at_once: bool = False) -> None:
         """Let an answer go on by edits; its stream is over, and it is not."""
-        team = self._teams.get(spot.team)
         async with self._lane(spot).turn(1):
             stream = posted.stream
-            if stream is None or not stream.due:
+            if stream is None or not (stream.due or at_once):
+                return
+            team = self._teams.find(spot.team)
+            if team is None:
                 return
             message = Message(text=stream.text, growing=True)
             try:

@@ -160,16 +160,18 @@ class Teams:
         Raises SurfaceError when no workspace is left, or Slack cannot be reached.
         """
         kept = await asyncio.to_thread(self._kept)
-        faults: list[SurfaceError] = []
-        for token in dict.fromkeys((*self._config.bot_tokens, *kept)):
+        numbered = enumerate(self._config.bot_tokens, 1)
+        tokens = kept | {token: f"{n}. of SLACK_BOT_TOKEN" for n, token in numbered}
+        faults: dict[str, SurfaceError] = {}
+        for token, name in tokens.items():
             try:
                 await self._add(token)
             except Lost as fault:
-                faults.append(fault)
+                faults[name] = fault
         if faults and not self._teams:
-            raise faults[0]
-        for each in faults:
-            await self._tell("token", each)
+            raise next(iter(faults.values()))
+        for name, each in faults.items():
+            await self._tell(name, each)
 
     async def install(self, token: str) -> Team:
         """Keep the token of a new installation, encrypted. Raises SurfaceError, VaultError."""
@@ -206,10 +208,12 @@ class Teams:
         self._teams[team.id] = team
         return team
 
-    def _kept(self) -> list[str]:
+    def _kept(self) -> dict[str, str]:
+        """Return the tokens of installations, each with the name of its workspace."""
         secrets = self._ground.secrets
         names = [name for name in secrets.names() if name.startswith(KEPT)]
-        return [json.loads(secrets.get(name))["bot_token"] for name in names]
+        kept = [json.loads(secrets.get(name)) for name in names]
+        return {each["bot_token"]: f"{each['name']} ({each['team']})" for each in kept}
 
     async def _lost(self, team: str, fault: SurfaceError) -> None:
         self._ground.counts.add("nod_surface_faults_total", surface="slack")

@@ -539,6 +539,7 @@ class FakeSlack(App):
     # -- what the bot did comes back as events
 
     def posted(self, team: Team, channel: Channel, post: Post) -> None:
+        self.busy.discard((channel.id, post.thread))
         self.later(self._echo(team, _event("message", channel, post, {})))
 
     def changed(self, team: Team, channel: Channel, post: Post, before: Mapping[str, Any]) -> None:

@@ -237,12 +237,19 @@ def reactions_add(app: App, team: Team, given: Mapping[str, Any]) -> Any:
     return {}
 
 
-@method("assistant.threads.setStatus", "assistant:write", "channel_id", "thread_ts", "status")
+@method("assistant.threads.setStatus", "assistant:write", "channel_id", "thread_ts")
 def assistant_set_status(app: App, team: Team, given: Mapping[str, Any]) -> Any:
     channel = channel_of(team, given, "channel_id")
     if given["thread_ts"] not in channel.posts:
         raise Refused("invalid_thread_ts")
-    app.statuses.append((channel.id, given["thread_ts"], given["status"]))
+    if "status" not in given:
+        raise Refused("invalid_arguments: missing status")
+    where = (channel.id, str(given["thread_ts"]))
+    if given["status"]:
+        app.statuses.append((*where, given["status"]))
+        app.busy.add(where)
+    else:
+        app.busy.discard(where)
     return {}
 
 

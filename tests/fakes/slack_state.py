@@ -165,6 +165,8 @@ class App:
         #: (user, channel, text) that only one person saw.
         self.whispers: list[tuple[str, str, str]] = []
         self.statuses: list[tuple[str, str, str]] = []
+        #: (channel, thread) that shows a status now; what the bot posts there clears it.
+        self.busy: set[tuple[str, str]] = set()
         self.suggested: list[list[str]] = []
         self.homes: dict[str, Any] = {}
         #: view id -> view as it is open now.

@@ -15,7 +15,7 @@ from bot.surfaces.slack_words import command, typed
 from engine import inbox, people
 from engine.inbox import Prompt
 from engine.store.base import Store
-from tests.fakes.scripted import ScriptedModel
+from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.unit.test_slack_house import SEND, Scene, everything, scene
 
 
@@ -386,3 +386,60 @@ async def test_a_card_of_nobody_elses_is_private_to_who_may_see_it(
         assert "not yours" in said(await at.fake.command(f"inbox {prompt.id}", user="UBEN"))
         assert "Nothing waits" in said(await at.fake.command("inbox", user="UBEN"))
         assert "role" in said(await at.fake.command("audit", user="UBEN"))
+
+
+# -- other cards, and the Home
+
+
+async def test_a_plan_is_shown_and_carried_out_in_the_mode_that_was_chosen(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    plan = calls(call("propose_plan", plan="First *look*.", steps=["look", "tidy"]))
+    model = ScriptedModel([plan, "I begin."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod plan it")
+        card = await at.card()
+        assert "First" in everything(card) and "tidy" in everything(card)
+        labels = [button["text"]["text"] for _, button in card.buttons()]
+        await at.fake.press(next(each for each in labels if each.startswith("Approve")), card)
+        await at.shown("I begin.")
+        await at.fake.until(lambda: not card.buttons())
+        assert "Approved by @ana" in everything(card)
+
+
+async def test_when_nobody_can_tell_whether_it_happened_a_person_is_asked(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND, "Then it is done."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod greet them")
+        card = await at.card()
+        at.fake.fail("chat.postMessage", after=True)
+        at.fake.fail("conversations.history", "internal_error", status=500, times=20)
+        await at.fake.press("Approve", card)
+        await at.fake.until(lambda: any(p.rows("It happened") for p in at.nods()))
+        asked = next(p for p in at.nods() if p.rows("It happened"))
+        await at.fake.press("It happened", asked)
+        await at.shown("Then it is done.")
+        await at.fake.until(lambda: not asked.buttons())
+        assert len(at.nods("CSTAND")) == 1, "it is not sent again"
+
+
+async def test_the_home_lists_what_waits_runs_and_is_planned(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([SEND])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        told = said(await at.fake.command("schedule every day at 8: greet them", channel="DM"))
+        assert "card" in told or "confirm" in told.lower()
+        planned = await at.card("DANA")
+        labels = [button["text"]["text"] for _, button in planned.buttons()]
+        await at.fake.press(labels[0], planned, channel="DANA")
+        await at.fake.until(lambda: not planned.buttons())
+        await at.fake.say("@nod greet them")
+        await at.card()
+        await at.fake.open_home()
+        await at.fake.until(lambda: "UANA" in at.fake.homes)
+        home = json.dumps(at.fake.homes["UANA"], ensure_ascii=False)
+        for each in ("Waiting for you", "Good morning", "At work", "Planned", "greet them"):
+            assert each in home

@@ -217,8 +217,8 @@ async def test_a_dead_token_leaves_the_other_workspaces_and_is_told(
     fake.add_team("T2", "Other")
     fake.teams["T1"].revoked = True
     async with desk(tmp_path, sqlite_store, fake) as at:
-        assert len(at.told.notices) == 1
-        assert "token_revoked" in at.told.notices[0][2]
+        ((_, _, text),) = at.told.notices
+        assert "token_revoked" in text and "1. of SLACK_BOT_TOKEN" in text
         await fake.say("@nod two", team="T2", kinds=("message",))
         assert len(at.taken) == 1
 
@@ -368,6 +368,10 @@ async def test_an_organization_is_served_after_a_restart(
         assert len(at.taken) == 1
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("vault*"))
     assert kept and b"xoxb-E1" not in kept
+    org.fake.teams["E1"].revoked = True
+    config = {**ORG, "bot_tokens": (org.fake.teams["T1"].token,)}
+    async with desk(tmp_path, sqlite_store, org.fake, **config) as at:
+        assert [text for _, _, text in at.told.notices if "Starship (E1)" in text]
 
 
 async def test_a_stream_in_an_organization_names_its_readers_workspace(org: Desk) -> None:

@@ -142,6 +142,33 @@ async def test_a_missing_scope_is_named_with_its_reason(fake: FakeSlack, tmp_pat
     assert "chat:write" not in first.fix
 
 
+@pytest.mark.parametrize(
+    ("config", "url", "told"),
+    [
+        ({"client_id": "1.2"}, "https://nod.example.org", ""),
+        ({"client_id": "1.2"}, "", "https address"),
+        ({}, "https://nod.example.org", "SLACK_CLIENT_ID"),
+    ],
+    ids=["sound", "no address", "no id"],
+)
+async def test_installing_further_workspaces_needs_an_id_and_an_address(
+    fake: FakeSlack, tmp_path: Path, config: dict[str, Any], url: str, told: str
+) -> None:
+    config = {"client_secret": "s", **config}
+    findings = {each.name: each for each in await found(config_for(fake, **config), tmp_path, url)}
+    assert findings["install"].state == ("missing" if told else "ok")
+    assert told in findings["install"].fix
+    assert "/slack/install" in findings["install"].text
+
+
+async def test_the_token_of_an_organization_is_said_to_be_one(
+    fake: FakeSlack, tmp_path: Path
+) -> None:
+    fake.add_org("E1", "Starship", "T8", "T9")
+    findings = await found(config_for(fake), tmp_path)
+    assert "nod in all of Starship (E1)" in findings[1].text
+
+
 async def test_in_http_mode_a_public_address_is_sound(fake: FakeSlack, tmp_path: Path) -> None:
     findings = await found(config_for(fake, mode="http"), tmp_path, "https://nod.example.org")
     assert [each.state for each in findings] == ["ok", "ok"]

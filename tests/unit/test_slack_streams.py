@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.surfaces import slack_sending, slack_stream
+from bot.surfaces import slack, slack_sending, slack_stream
 from bot.surfaces.base import MORE, Message, SurfaceError, Task
 from engine.store.base import Store
 from tests.fakes.slack_state import Post
@@ -172,6 +172,49 @@ async def test_a_quiet_stream_is_ended_in_time_though_nothing_comes(
     assert [each.text for each in nods(at)] == ["Let me look. Found it."]
     assert post.metadata["event_payload"] == {"delivery": ANSWER, "part": 1}
     assert len(at.fake.called("chat.startStream")) == 1
+
+
+async def test_a_stop_of_nod_ends_its_streams_and_the_next_run_completes_them(
+    at: Desk, tmp_path: Path, sqlite_store: Store
+) -> None:
+    targets = [await asked(at), await asked(at, "UBEN")]
+    refs = [
+        await at.surface.post(each, growing("half of "), f"answer:s{n}/1/1")
+        for n, each in enumerate(targets)
+    ]
+    await at.surface.stop()
+    assert [post.text for post in nods(at)] == ["half of  …"] * 2
+    assert not any(post.streaming for post in nods(at))
+    async with desk(tmp_path / "next", sqlite_store, at.fake) as after:
+        await after.surface.edit(refs[0], Message(text="half of it, and the rest"))
+    assert nods(at)[0].text == "half of it, and the rest"
+
+
+async def test_a_stop_waits_for_no_slack_that_does_not_answer(
+    at: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slack, "CLOSING", 0.05)
+    await at.surface.post(await asked(at), growing("half of "), ANSWER)
+    at.fake.mute.add("chat.stopStream")
+    async with asyncio.timeout(3.0):
+        await at.surface.stop()
+
+
+async def test_no_status_is_left_behind_by_an_answer_that_was_edited(at: Desk) -> None:
+    """Slack takes a status away after a post, and not after an edit."""
+    target = await asked(at)
+    assert at.fake.busy
+    ref = await at.surface.post(target, growing("one "), ANSWER)
+    assert not at.fake.busy
+    await at.surface.typing(target)
+    await at.surface.edit(ref, growing("one two "))
+    assert at.fake.busy, "it is still at work"
+    await at.surface.edit(ref, Message(text="one two three"))
+    assert not at.fake.busy
+    cleared = [each for each in at.fake.called("assistant.threads.setStatus") if not each["status"]]
+    assert len(cleared) == 1
+    await at.surface.edit(ref, Message(text="one two three four"))
+    assert len(at.fake.called("assistant.threads.setStatus")) == 3
 
 
 async def test_a_stream_that_could_not_be_ended_in_time_is_tried_again(
