@@ -20,7 +20,7 @@ def link(target: str) -> str:
     """
     place = ThreadTarget.parse(target)
     made = _LINKS.get(place.surface)
-    return (made(*map(quote, place.path)) if made else "") or target
+    return (made(*(quote(part, safe="@") for part in place.path)) if made else "") or target
 
 
 def _slack(team: str, channel: str = "", thread: str = "", *_: str) -> str:

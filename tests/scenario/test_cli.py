@@ -215,6 +215,12 @@ COMMANDS: list[tuple[str, list[str], int, str]] = [
     ("hidden_thread", ["new", "--thread", ".x"], 1, "is no console thread"),
     ("bad_cron", ["schedule", "add", "x y", "go"], 1, "do not surely understand 'x y'"),
     ("bad_zone", ["schedule", "add", "0 8 * * *", "go", "--zone", "Mars/Base"], 1, "Mars/Base"),
+    ("never", ["schedule", "add", "0 0 31 2 *", "go"], 1, "never comes"),
+    ("past", ["schedule", "add", "2020-01-02 8:00", "go"], 1, "it is now"),
+    ("bad_retry", ["schedule", "add", "@daily", "go", "--retry", "9"], 1, "Write 0 to 5"),
+    ("bad_overlap", ["schedule", "add", "@daily", "go", "--overlap", "x"], 1, "'overlap x'"),
+    ("bad_quiet", ["schedule", "add", "@daily", "go", "--quiet", "22-25"], 1, "no time of day"),
+    ("bad_deadline", ["schedule", "add", "@daily", "go", "--deadline", "9"], 1, "'deadline 9'"),
     ("bad_target", ["schedule", "add", "0 8 * * *", "go", "--report-to", "me"], 1, "no thread"),
     ("no_folder", ["schedule", "add", "0 8 * * *", "go", "--read", "none"], 1, "There is no"),
     ("no_prompt_file", ["schedule", "add", "0 8 * * *", "--prompt", "x"], 1, "no prompt 'x'"),
@@ -272,6 +278,24 @@ def test_what_went_wrong_inside_is_one_sentence_and_a_traceback_in_the_log(
 
 
 # -- without a running Nod
+
+
+def test_the_rules_of_a_schedule_are_set_from_the_shell_and_shown(nod: Nod) -> None:
+    rules = ["--catch-up", "all", "--overlap", "queue", "--deadline", "30m", "--retry", "2"]
+    code, out, err = nod("schedule", "add", "0 8 * * *", "Go", *rules, "--quiet", "22:00-07:00")
+    assert (code, err) == (0, "")
+    said = "catch up all, queue, deadline 30 min, retry 2, quiet 22:00-07:00"
+    assert out.rstrip().endswith(f"Rules: {said}.")
+    shown = nod("schedule", "show", out.split()[1].rstrip(":"))[1]
+    for line in (
+        "Missed while Nod was down: each is made up, the oldest first",
+        "Due while a run is at work: waits until that run has ended, 12 at most",
+        "Deadline: stopped after 30 min at work",
+        "After an error: tried again after 1 min, 5 min;",
+        "Quiet hours: 22:00-07:00",
+        "Budget: none of its own",
+    ):
+        assert line in shown
 
 
 def test_a_schedule_is_added_from_a_prompt_file_listed_and_removed(nod: Nod, home: Path) -> None:

@@ -222,6 +222,22 @@ def test_a_change_of_the_clocks_neither_drops_nor_doubles(
     assert shown(expr, zone, after, len(expected)) == expected
 
 
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        pytest.param("0 9 13 * 5", ["06", "13", "20"], id="the-13th-or-a-friday"),
+        pytest.param("0 9 15 * 1", ["02", "09", "15", "16"], id="the-15th-or-a-monday"),
+        pytest.param("@daily", ["02", "03", "04"], id="alias"),
+        pytest.param("0 9 L * *", ["31"], id="last-day"),
+        pytest.param("0 9 * * 5#2", ["13"], id="second-friday"),
+        pytest.param("0 9 * * fri#2", ["13"], id="second-friday-by-name"),
+    ],
+)
+def test_a_line_comes_on_the_days_that_crontab_users_expect(expr: str, expected: list[str]) -> None:
+    moments = preview(expr, "UTC", at("2026-03-01T13:00"), len(expected))
+    assert [in_zone(each, "UTC")[4:6] for each in moments] == expected
+
+
 def test_a_midnight_run_a_little_late_does_not_skip_the_day_of_the_change() -> None:
     """C-03: the last run was seven seconds late on the day before the clocks went forward."""
     late = at("2022-03-13T00:00:07", "US/Pacific")
