@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from connectors.accounts import Account
-from connectors.http import Http, Reply, Request, Unauthorized
+from connectors.http import Http, Reply, Request, Unauthorized, Unreachable, Unsure
 from engine.canonical import dumps
 from engine.errors import NeedsConnection, ToolError
 from engine.tools.base import LookUp, Outcome, Result, ToolContext
@@ -107,7 +107,7 @@ class Api:
         request = await self._request(method, path, query, headers, segments, _json(json))
         return await self._sent(request)
 
-    async def send(
+    async def act(
         self,
         method: str,
         path: str,
@@ -118,8 +118,8 @@ class Api:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         **segments: Any,
-    ) -> Any:
-        """Do one act and return what the service answers, as JSON.
+    ) -> Reply:
+        """Do one act and return the whole reply.
 
         A rehearsed call ends here. Raises what connectors/http.py lists: after Unsure nobody knows
         whether it took effect.
@@ -129,7 +129,15 @@ class Api:
         if self._rehearsed:
             raise Planned(request)
         self.acted = True
-        return (await self._sent(request)).json()
+        return await self._sent(request)
+
+    async def send(self, method: str, path: str, /, **given: Any) -> Any:
+        """Do one act, as `act` does, and return what the service answers, as JSON."""
+        reply = await self.act(method, path, **given)
+        try:
+            return reply.json()
+        except Unreachable as error:  # it was done, and the answer is none
+            raise Unsure(error.what) from None
 
     async def pages(
         self,

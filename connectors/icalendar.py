@@ -17,7 +17,7 @@ from engine.tools.base import Result, Risk, ToolContext, tool
 from engine.tools.places import failure, locate, read_whole
 from engine.tools.program import run_program
 
-__all__ = ["TOOLS", "write_sample"]
+__all__ = ["TOOLS", "events_of", "write_sample"]
 
 #: Bytes of a calendar file, seconds its recurrences may take, and days listed at once.
 _MAX_BYTES, _SECONDS, _MOST_DAYS = 20_000_000, 15.0, 366
@@ -37,22 +37,27 @@ async def calendar_events(
         days: How many days.
         zone: The time zone to show, for example Europe/Berlin; empty: the calendar's own.
     """
-    day, days = _checked_day(day), max(1, min(days, _MOST_DAYS))
     real, name = locate(ctx, path), Path(path).name
+    day = _checked_day(day)
     _check_zone(zone)
     try:
         data = await asyncio.to_thread(read_whole, real, _MAX_BYTES)
     except OSError as error:
         raise failure(path, error) from error
-    request = {
-        "text": data.decode("utf-8-sig", "replace"),
-        "day": day,
-        "days": days,
-        "zone": zone,
-        "now": ctx.now(),
-    }
-    found = await _expanded(name, request)
-    return Result(text=_written(name, days, found), taint=f"calendar:{name}")
+    text = await events_of(data, name, day=day, days=days, zone=zone, now=ctx.now())
+    return Result(text=text, taint=f"calendar:{name}")
+
+
+async def events_of(data: bytes, name: str, *, day: str, days: int, zone: str, now: float) -> str:
+    """Return the events of an iCalendar file in words, in order; raises ToolError.
+
+    `name` is what the calendar is called; `now` says which day is today, epoch seconds.
+    """
+    day, days = _checked_day(day), max(1, min(days, _MOST_DAYS))
+    _check_zone(zone)
+    text = data.decode("utf-8-sig", "replace")
+    request = {"text": text, "day": day, "days": days, "zone": zone, "now": now}
+    return _written(name, days, await _expanded(name, request))
 
 
 async def _expanded(name: str, request: Mapping[str, Any]) -> dict[str, Any]:

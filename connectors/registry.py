@@ -60,6 +60,15 @@ CONNECTORS: Mapping[str, Entry] = {
         title="GitHub",
         about="issues, pull requests, reviews, checks, deployments, files",
     ),
+    "feeds": Entry(
+        module="connectors.feeds",
+        title="Feeds",
+        about="RSS and Atom feeds, published calendars",
+        open=True,
+    ),
+    "webhook": Entry(
+        module="connectors.webhook", title="Webhook", about="send JSON to an address of yours"
+    ),
     "google_calendar": Entry(
         module="connectors.google_calendar",
         more=("connectors.google_calendar_acts",),

@@ -63,6 +63,8 @@ class Desk:
     session: str
     ctx: ToolContext
     name: str
+    #: What a form is filled with, for a service that takes no token.
+    fields: Mapping[str, str]
 
     def tool(self, name: str) -> Tool:
         """Return a tool of the registry."""
@@ -73,7 +75,12 @@ class Desk:
     async def call(self, name: str, arguments: Mapping[str, Any], **changed: Any) -> Result:
         """Check the arguments as those of a model, and run the tool."""
         tool = self.tool(name)
-        return await tool.run(replace(self.ctx, **changed), **tool.check(arguments))
+        here = {key: self._here(value) for key, value in arguments.items()}
+        return await tool.run(replace(self.ctx, **changed), **tool.check(here))
+
+    def _here(self, value: Any) -> Any:
+        """Put the server's address for `{url}`."""
+        return value.replace("{url}", self.service.url) if isinstance(value, str) else value
 
     async def connect(
         self,
@@ -86,6 +93,8 @@ class Desk:
     ) -> Account:
         """Connect an account as its page would: with a token, or with the fields of a form."""
         now = self.ctx.now()
+        if fields is None and not refresh and self.fields:
+            fields = {name: self._here(value) for name, value in self.fields.items()}
         account = await self.store.write(
             lambda tx: accounts.add(tx, TENANT, self.name, label, owner, now=now)
         )
@@ -146,6 +155,7 @@ async def opened(
                 session=session,
                 ctx=ctx,
                 name=name,
+                fields=getattr(import_module(type(service).__module__), "FIELDS", {}),
             )
     finally:
         connector.limits = kept
