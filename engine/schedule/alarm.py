@@ -22,7 +22,7 @@ from engine.clock import Now, system_now
 from engine.errors import Conflict, NodError, StoreError
 from engine.events import Bus, Kind
 from engine.inbox import Prompt
-from engine.schedule import fires, subscriptions, wakes
+from engine.schedule import fires, runs, subscriptions, wakes
 from engine.store.base import Store, Tx
 
 __all__ = ["Alarm"]
@@ -251,11 +251,22 @@ class Alarm:
             moved = await self._firmly(
                 lambda tx: fires.tend(tx, fire, due, self._now(), data=self._data)
             )
-        except Exception:  # noqa: BLE001  # broad: one run must not stop the others
-            _log.exception("run %s could not be seen to; it stays due", fire)
-            return False
+        except Exception as error:  # noqa: BLE001  # broad: one run must not stop the others
+            _log.error("run %s could not be seen to", fire, exc_info=error)
+            if isinstance(error, StoreError):
+                return False
+            cause = str(error) if isinstance(error, NodError) else "an internal error, see the log."
+            return await self._given_up(fire, cause)
         for session in moved:
             self._on_wake(session)
+        return True
+
+    async def _given_up(self, fire: str, cause: str) -> bool:
+        try:
+            await self._firmly(lambda tx: runs.give_up(tx, fire, cause, self._now()))
+        except Exception:  # noqa: BLE001  # broad: one run must not stop the others
+            _log.exception("run %s could not be given up; it stays due", fire)
+            return False
         return True
 
     async def _wake(self, waiting: str, post: Callable[[Tx, str, float], str | None]) -> bool:

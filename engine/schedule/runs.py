@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine import audit, sessions
+from engine.errors import ScheduleError
 from engine.schedule import notices
 from engine.schedule.cron import in_zone
 from engine.schedule.policy import DEFAULT, Policy, Quiet, length
 from engine.sessions import Post, Session
 from engine.store.base import Row, Tx
 
-__all__ = ["Fire", "again", "drop", "ended", "finish", "history", "overdue", "rested"]
+__all__ = ["Fire", "again", "drop", "ended", "finish", "give_up", "history", "overdue", "rested"]
 __all__ += ["taken"]
 
 
@@ -144,9 +145,7 @@ def ended(tx: Tx, session: str, status: str, now: float) -> None:
         return
     late = status == "interrupted" and row["status"] == "started" and row["note"]
     note = late or _ENDINGS.get(status, status)
-    delay = _policy(row).delay(row["tries"]) if status == "error" else None
-    if delay is not None:
-        _try_later(tx, row, note, now, delay)
+    if status == "error" and _try_later(tx, row, note, now):
         return
     note += f", after {row['tries'] + 1} tries" if row["tries"] else ""
     finish(tx, row, "failed", note, now)
@@ -172,15 +171,27 @@ def finish(tx: Tx, row: Row, status: str, note: str, now: float) -> None:
         tx.run("fire_look", id=queued["id"], look=now)
 
 
-def _tell(tx: Tx, row: Row, note: str, now: float) -> None:
-    if row["owner_id"]:
+def give_up(tx: Tx, fire_id: str, cause: str, now: float) -> None:
+    """End a run that the clock could not see to, and tell the owner of its schedule."""
+    row = tx.one("fire_get", id=fire_id)
+    if row is None:
+        return
+    finish(tx, row, "failed", cause, now)
+    found = tx.one("schedule_get", id=row["schedule_id"])
+    if found is not None:
+        _tell(tx, row, cause.rstrip("."), now, found)
+
+
+def _tell(tx: Tx, row: Row, note: str, now: float, schedule: Row | None = None) -> None:
+    whose = schedule or row
+    if whose["owner_id"]:
         notices.tell(
             tx,
             row["tenant_id"],
-            row["owner_id"],
+            whose["owner_id"],
             subject=f"fire:{row['id']}",
-            title=f"Schedule: {row['title']}",
-            text=f"The run of '{row['title']}' failed: {note}.",
+            title=f"Schedule: {whose['title']}",
+            text=f"The run of '{whose['title']}' failed: {note}.",
             now=now,
             session=row["session_id"],
         )
@@ -203,14 +214,21 @@ def _policy(row: Row) -> Policy:
     return Policy(retries=row["retries"], quiet=Quiet.parse(row["quiet"]))
 
 
-def _try_later(tx: Tx, row: Row, note: str, now: float, delay: float) -> None:
+def _try_later(tx: Tx, row: Row, note: str, now: float) -> bool:
+    """Have the clock try the run once more; False: it was tried as often as it may be."""
     policy = _policy(row)
-    at = policy.begins(now + delay, row["zone"])
-    told = (
-        f"{note}; tried again {in_zone(at, row['zone'])} ({row['tries'] + 1} of {policy.retries})"
-    )
+    delay = policy.delay(row["tries"])
+    if delay is None:
+        return False
+    try:
+        at = policy.begins(now + delay, row["zone"])
+        when = in_zone(at, row["zone"])
+    except ScheduleError:  # a zone may vanish with an update; the turn must end all the same
+        return False
+    told = f"{note}; tried again {when} ({row['tries'] + 1} of {policy.retries})"
     tx.run("fire_clocked", id=row["id"], worked=_worked(row, now), since=None, look=None)
     tx.run("fire_retrying", id=row["id"], note=told, look=at)
+    return True
 
 
 def again(tx: Tx, fire: Row, now: float) -> str | None:

@@ -490,3 +490,23 @@ async def test_a_change_of_rules_leaves_held_what_is_held(store: Store, tmp_path
     other = replace(schedule.when, cron="0 12 * * *")
     moved = await store.write(lambda tx: change(tx, when=other))
     assert (moved.held_from, moved.next_at) == (None, at("2026-03-03T12:00"))
+
+
+async def test_a_zone_that_vanished_ends_what_waits_and_no_turn(
+    store: Store, tmp_path: Path
+) -> None:
+    """A zone may vanish with an update of the time zone data."""
+    policy = Policy(quiet=NIGHT, retries=1, overlap="queue")
+    schedule = await added(store, policy=policy)
+    run = await fired(store, schedule, DUE, DUE, tmp_path)
+    await store.write(lambda tx: fires.run_now(tx, schedule.id, DUE + 5, data=tmp_path))
+    given = {"title": "x", "cron": "0 8 * * *", "once": None, "instructions": "y", "report_to": ""}
+    rules = schedules.fields_of(policy) | {"next": DUE + DAY, "held": None, "now": DUE}
+    gone = {"id": schedule.id, "zone": "Atlantis/Capital"}
+    await store.write(lambda tx: tx.run("schedule_change", **given, **rules, **gone))
+    await end(store, run.session, "error", DUE + 60)
+    assert await statuses(store, schedule) == ["failed", "queued"], "it ends without another try"
+    assert await rung(store, DUE + 60, tmp_path) == []
+    assert await statuses(store, schedule) == ["failed", "failed"]
+    told_of = await notices(store)
+    assert any("no time zone 'Atlantis/Capital'" in text for text in told_of)
