@@ -13,7 +13,7 @@ from engine.errors import NodError
 from engine.sessions import Session
 from engine.store.base import Tx
 
-__all__ = ["closed", "is_closed", "listed", "open_again", "scope_of", "shut"]
+__all__ = ["closed", "listed", "open_again", "scope_of", "shut"]
 
 #: The kinds of scope a gate has.
 KINDS = ("persona", "channel", "person")
@@ -54,11 +54,6 @@ def closed(tx: Tx, session: Session) -> frozenset[str]:
     """Return the names of the connectors that are off in the session."""
     found = listed(tx, session.tenant)
     return frozenset(name for name, scope in found if _holds(scope, session))
-
-
-def is_closed(tx: Tx, session: Session, connector: str) -> bool:
-    """Say whether the connector is off in the session, for its tools and for its events."""
-    return connector in closed(tx, session)
 
 
 def _holds(scope: str, session: Session) -> bool:

@@ -92,10 +92,18 @@ def fire_event(
     )
     if not added:
         return None
-    tx.run("wakes_come", tenant=tenant, event=name, id=event, now=now)
+    connector = _connector_of(name, source)
+    tx.run("wakes_come", tenant=tenant, event=name, id=event, connector=connector, now=now)
     line = Line(who=source or name, text=payload, taint=taint)
-    subscriptions.hear(tx, tenant, f"event:{name}", line, now)
+    subscriptions.hear(tx, tenant, f"event:{name}", line, now, connector)
     return event
+
+
+def _connector_of(name: str, source: str) -> str:
+    """Return the connector an event is of: its source says so, or its name begins with it."""
+    if source.startswith("connector:"):
+        return source.removeprefix("connector:")
+    return re.split(r"[._:/-]", name, maxsplit=1)[0]
 
 
 def get(tx: Tx, event: str) -> NamedEvent | None:

@@ -177,13 +177,17 @@ def heard_in(tx: Tx, tenant: str, source: str) -> bool:
     return tx.one("watch_on", tenant=tenant, source=source) is not None
 
 
-def hear(tx: Tx, tenant: str, source: str, line: Line, now: float) -> tuple[bool, bool]:
+def hear(
+    tx: Tx, tenant: str, source: str, line: Line, now: float, connector: str = ""
+) -> tuple[bool, bool]:
     """Keep the line for every watch of the source that it concerns.
+
+    `connector` is the one it comes from: a session in which that is switched off does not hear it.
 
     Returns whether any keeps it, and whether a window began with it, so that the alarm has to look.
     """
     kept = began = False
-    for row in tx.all("watches_on", tenant=tenant, source=source):
+    for row in tx.all("watches_on", tenant=tenant, source=source, connector=connector):
         watch = _watch_from(row)
         if not watch.concerns(line.text):
             continue

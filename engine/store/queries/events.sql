@@ -11,9 +11,16 @@ select * from events where tenant_id = :tenant and name = :name and at >= :since
 order by at, id limit 1
 
 -- Wakes that wait for it are due now; the clock delivers them.
+-- Not where the connector that the event is of was switched off.
 -- name: wakes_come
 update wakes set event_id = :id, due = :now
 where tenant_id = :tenant and event = :event and status = 'waiting' and event_id = ''
+  and not exists (
+    select 1 from gates g join sessions s on s.id = wakes.session_id
+    where g.tenant_id = :tenant and g.connector = :connector
+      and (g.scope = 'persona:' || s.persona or g.scope = 'person:' || s.owner_id
+           or g.scope = 'channel:' || s.home
+           or g.scope || '/' = substr('channel:' || s.home, 1, length(g.scope) + 1)))
 
 -- name: wakes_on
 select id from wakes

@@ -13,9 +13,17 @@ select * from subscriptions where tenant_id = :tenant order by created_at, id
 select id from subscriptions
 where tenant_id = :tenant and source = :source and status = 'active' limit 1
 
+-- Not where the connector that it comes from was switched off.
 -- name: watches_on
 select * from subscriptions
-where tenant_id = :tenant and source = :source and status = 'active' order by id
+where tenant_id = :tenant and source = :source and status = 'active'
+  and not exists (
+    select 1 from gates g join sessions s on s.id = subscriptions.session_id
+    where g.tenant_id = :tenant and g.connector = :connector
+      and (g.scope = 'persona:' || s.persona or g.scope = 'person:' || s.owner_id
+           or g.scope = 'channel:' || s.home
+           or g.scope || '/' = substr('channel:' || s.home, 1, length(g.scope) + 1)))
+order by id
 
 -- A window that is open keeps its end. Who changes this row first goes first.
 -- name: watch_opens
