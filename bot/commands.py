@@ -19,6 +19,7 @@ from bot.house_commands import HOUSE
 from bot.job_commands import JOBS, job_lines
 from bot.mcp_commands import MCP
 from bot.schedule_commands import SCHEDULE
+from bot.wake_commands import WAKES
 from bot.usage_commands import USAGE
 from bot.watch_commands import WATCH
 from engine import audit, inbox, people, sessions
@@ -406,6 +407,7 @@ COMMANDS: Mapping[str, Command] = _table(
     SCHEDULE,
     JOBS,
     WATCH,
+    WAKES,
     HOOK,
     MCP,
     *CONNECT,

@@ -13,6 +13,7 @@ from engine import audit
 from engine.clock import Now
 from engine.errors import NodError, StoreError
 from engine.inbox import DAY
+from engine.schedule import wakes
 from engine.store.backup import DATABASE, backup, restore
 from engine.store.base import Row, Store, Tx
 from engine.store.opening import open_store, sqlite_path
@@ -75,6 +76,7 @@ async def keep(store: Store, settings: Settings, now: Now) -> None:
 
 def _note(tx: Tx, row: Row, by: str, now: float) -> None:
     """Say on the tenant's chain that the session was deleted, by whom, and its chain's head."""
+    wakes.drop(tx, row, by, now)
     head = tx.one("audit_head", chain=row["id"])
     outcome = f"{head['n']}:{head['hash']}" if head is not None else ""
     entry = audit.Entry(kind="deleted", actor=by, subject=row["id"], outcome=outcome)

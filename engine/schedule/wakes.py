@@ -5,7 +5,10 @@ The wake is a mail that starts a turn of its own. One whose turn fails is tried 
 
 from __future__ import annotations
 
-from engine import audit, sessions
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine import audit, people, sessions
 from engine.canonical import digest, loads
 from engine.clock import mint
 from engine.errors import ScheduleError
@@ -14,7 +17,19 @@ from engine.schedule.notices import tell
 from engine.sessions import Post, Session, session_from
 from engine.store.base import Row, Tx
 
-__all__ = ["add", "add_on", "check", "session_event", "turn_ended", "wake"]
+__all__ = [
+    "Wake",
+    "add",
+    "add_on",
+    "cancel",
+    "check",
+    "drop",
+    "find",
+    "session_event",
+    "turn_ended",
+    "waiting",
+    "wake",
+]
 
 #: Wakes of one session since a person last wrote in it: nobody pays for a loop unseen.
 IN_A_ROW = 20
@@ -23,6 +38,26 @@ NOTE_LIMIT = 2_000  # characters
 PATIENCE = 30 * 86_400.0
 #: Seconds until a wake whose turn failed is tried again, once each; then its owner is told.
 AGAIN = (60.0, 600.0)
+LISTED = 100  # wakes of one list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """One wake that waits, as its row says."""
+
+    id: str
+    tenant: str
+    session: str
+    #: Whose session it is, and what that is called.
+    owner: str
+    title: str
+    #: Epoch seconds: when it comes; with an event, until when that is waited for.
+    due: float
+    #: The event it waits for; empty: only for the time.
+    event: str
+    note: str
+    #: How often it was tried and failed.
+    tries: int
 
 
 def add(tx: Tx, session: Session, due: float, note: str, now: float, *, key: str = "") -> str:
@@ -117,11 +152,7 @@ def wake(tx: Tx, wake_id: str, now: float) -> str | None:
     if not tx.run("wake_claim", id=wake_id, status="dropped" if owner is None else "fired"):
         return None
     if owner is None:
-        tenant = row["tenant_id"]
-        entry = audit.Entry(
-            kind="dropped", actor="clock", subject=wake_id, outcome=row["session_id"]
-        )
-        audit.append(tx, tenant, audit.tenant_chain(tenant), [entry], now)
+        _dropped(tx, row["tenant_id"], people.CONSOLE, row["session_id"], "clock", [row], now)
         return None
     session = session_from(owner)
     sessions.post(tx, session, _mail(tx, row, session.owner), now)
@@ -140,6 +171,74 @@ def _mail(tx: Tx, row: Row, by: str) -> Post:
     body = {"message": {"role": "user", "content": text}, "source": source}
     again = f":{row['tries']}" if row["tries"] else ""
     return Post(kind="wake", key=f"wake:{row['id']}{again}", by=by, body=body)
+
+
+# -- looking and ending
+
+
+def waiting(tx: Tx, tenant: str) -> list[Wake]:
+    """Return the wakes that wait, the nearest first."""
+    return [_wake_from(row) for row in tx.all("wakes_waiting", tenant=tenant, limit=LISTED)]
+
+
+def find(tx: Tx, tenant: str, start: str) -> Wake:
+    """Return the one wake that waits whose id begins so; raises ScheduleError otherwise."""
+    prefix = start.replace("%", "").replace("_", "")
+    rows = tx.all("wake_find", tenant=tenant, prefix=f"{prefix}%") if prefix else []
+    if len(rows) != 1:
+        what = "More than one wake" if rows else "No wake"
+        raise ScheduleError(f"{what} has an id that begins with '{start}'.", "See /wakes.")
+    return _wake_from(rows[0])
+
+
+def cancel(tx: Tx, found: Wake, by: str, now: float) -> bool:
+    """End the wake before it comes; False: it has come."""
+    if not tx.run("wake_claim", id=found.id, status="cancelled"):
+        return False
+    entry = audit.Entry(kind="wake", actor=by, subject=found.id, outcome="cancelled")
+    audit.append(tx, found.tenant, audit.tenant_chain(found.tenant), [entry], now)
+    return True
+
+
+def drop(tx: Tx, session: Row, by: str, now: float) -> None:
+    """Say of the wakes that wait in a session that it is deleted, and they with it."""
+    rows = tx.all("wakes_waiting_in", session=session["id"])
+    if rows:
+        owner = session["owner_id"]
+        _dropped(tx, session["tenant_id"], owner, session["id"], by, rows, now)
+
+
+def _dropped(
+    tx: Tx, tenant: str, owner: str, session: str, by: str, rows: Sequence[Row], now: float
+) -> None:
+    entries = [
+        audit.Entry(kind="dropped", actor=by, subject=row["id"], outcome=session) for row in rows
+    ]
+    audit.append(tx, tenant, audit.tenant_chain(tenant), entries, now)
+    notes = "; ".join(str(row["note"]) for row in rows)
+    tell(
+        tx,
+        tenant,
+        owner,
+        subject=f"dropped:{rows[0]['id']}",
+        title="A wake was dropped",
+        text=f"Session {session} is deleted, so this will not be done: {notes}",
+        now=now,
+    )
+
+
+def _wake_from(row: Row) -> Wake:
+    return Wake(
+        id=row["id"],
+        tenant=row["tenant_id"],
+        session=row["session_id"],
+        owner=row["owner_id"],
+        title=row["title"],
+        due=row["due"],
+        event=row["event"],
+        note=row["note"],
+        tries=row["tries"],
+    )
 
 
 # -- what became of it

@@ -83,7 +83,7 @@ def test_every_command_is_in_the_help_and_has_a_line() -> None:
         assert (command.name, bool(command.help)) == (name, True)
     wanted = (
         "help status inbox approve deny answer edit stop new retry undo mode model schedule jobs "
-        "watch hook mcp connect disconnect share unshare connectors "
+        "watch wakes hook mcp connect disconnect share unshare connectors "
         "budget digest threads sessions delete usage audit whoami "
         "rules files persona back settings hand role pair"
     )
