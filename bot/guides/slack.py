@@ -85,7 +85,7 @@ def manifest(http: str = "", public: str = "") -> dict[str, Any]:
         "command": "/nod",
         "description": "Ask Nod for its inbox, status and more",
         "usage_hint": "help",
-        "should_escape": False,
+        "should_escape": True,
         **({"url": events} if http else {}),
     }
     request = {"request_url": events} if http else {}

@@ -25,7 +25,7 @@ from bot.surfaces.slack_files import attachments
 from bot.surfaces.slack_intake import Reader, command_of, is_direct, press_of
 from bot.surfaces.slack_places import Spot, target_of
 from bot.surfaces.slack_teams import Team, Teams
-from bot.surfaces.slack_words import typed
+from bot.surfaces.slack_words import people, typed
 from engine.errors import PromptError
 
 __all__ = ["Door"]
@@ -34,6 +34,8 @@ Take = Callable[[Inbound], Awaitable[Receipt]]
 
 #: Seconds a command may take before Slack is told that it came; it gives three.
 COMMAND = 2.0
+#: People named in one command whose names are asked for before it is carried out.
+PEOPLE = 2
 #: What a malformed payload raises when it is read.
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _FOREIGN = "This button is not one of mine. See `/inbox`."
@@ -267,7 +269,10 @@ class Door:
     # -- commands
 
     async def _command(self, body: Mapping[str, Any]) -> BoltResponse:
-        commanded = command_of(self.teams.of(body).id, body)
+        team = self.teams.of(body)
+        for each in people(str(body.get("text") or ""))[:PEOPLE]:
+            await team.name_of(each, 0.5)
+        commanded = command_of(team.id, body, team.names)
         working = asyncio.ensure_future(self._once(commanded))
         done, _ = await asyncio.wait({working}, timeout=COMMAND)
         if not done:

@@ -195,9 +195,13 @@ def press_of(team: str, body: Mapping[str, Any]) -> Pressed:
     )
 
 
-def command_of(team: str, body: Mapping[str, Any]) -> Commanded:
-    """Read a slash command: `/nod status` is the command `status`, `/nod` alone is `help`."""
-    name, _, arguments = str(body.get("text") or "").strip().partition(" ")
+def command_of(team: str, body: Mapping[str, Any], names: Mapping[str, str]) -> Commanded:
+    """Read a slash command: `/nod status` is the command `status`, `/nod` alone is `help`.
+
+    Slack sends people and channels as marks (should_escape), which say exactly who is meant.
+    """
+    text = slack_words.words(str(body.get("text") or ""), names, marks=True)
+    name, _, arguments = text.strip().partition(" ")
     channel, user = body["channel_id"], body["user_id"]
     return Commanded(
         event=f"{team}/{body['trigger_id']}",

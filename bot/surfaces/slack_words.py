@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.commands import COMMANDS
 
-__all__ = ["attached", "command", "mentions", "places", "said", "typed", "words"]
+__all__ = ["attached", "command", "mentions", "people", "places", "said", "typed", "words"]
 
 _MARK = re.compile(r"<([^<>\n]+)>")
 #: The name of a command where it is one: not a part of a path or an address.
@@ -19,6 +19,11 @@ _COMMAND = re.compile(rf"(?<![\w/.~:>-])/({'|'.join(COMMANDS)})(?![\w/.-]\w|/)")
 def mentions(text: str, user: str) -> bool:
     """Say whether the text mentions the user."""
     return re.search(rf"<@{re.escape(user)}(\|[^>]*)?>", text) is not None
+
+
+def people(text: str) -> list[str]:
+    """Return the ids of those the text mentions."""
+    return re.findall(r"<@(\w+)", text)
 
 
 def said(

@@ -266,6 +266,29 @@ async def test_a_card_is_handed_over_and_decided_by_the_other_one(
         assert "Approved by @ben" in everything(card) and "Approved by @ben" in everything(copy)
 
 
+async def test_people_and_channels_in_a_command_are_those_that_were_chosen(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    """Slack sends them as marks; a person's handle may differ from the name they go by."""
+    model = ScriptedModel(["Hello.", SEND, "Posted."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await known(at, "UBEN", "operator")
+        at.surface._teams.get("T1").names.clear()  # as after a restart
+        await at.fake.say("@nod greet them")
+        await at.card()
+        (prompt,) = await at.pending()
+        told = said(await at.fake.command(f"hand {prompt.id} <@UBEN|ben.miller>"))
+        assert told.startswith("ben has the card too")
+        card = said(
+            await at.fake.command(
+                "schedule every day at 8: say &lt;hi&gt; to <#CSTAND|standup>", channel="DM"
+            )
+        )
+        assert "card" in card or "confirm" in card.lower()
+        shown = everything(await at.card("DANA"))
+        assert "slack:T1/CSTAND" in shown and "say &lt;hi&gt;" in shown
+
+
 async def test_a_call_of_the_quorum_takes_two_people_and_says_so_to_each(
     sqlite_store: Store, tmp_path: Path
 ) -> None:
