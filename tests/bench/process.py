@@ -8,13 +8,14 @@ import pty
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
-__all__ = ["Started", "imported", "started"]
+__all__ = ["Started", "imported", "running", "started"]
 
 PATIENCE = 60.0  # seconds
 #: What each way of running says once it is ready: the service a line, the console its prompt.
@@ -40,6 +41,15 @@ async def started(
     Args:
         options: of the interpreter.
     """
+    async with running(words, environ, options) as (taken, _):
+        return taken
+
+
+@asynccontextmanager
+async def running(
+    words: Sequence[str], environ: Mapping[str, str], options: Sequence[str] = ()
+) -> AsyncIterator[tuple[Started, psutil.Process]]:
+    """A `nod` that is ready, what that took, and its process; stopped at the end."""
     near, far = pty.openpty()
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
@@ -55,14 +65,18 @@ async def started(
         start_new_session=True,
     )
     os.close(far)
+    rest: asyncio.Task[None] | None = None
     try:
         async with asyncio.timeout(PATIENCE):
             said = await asyncio.to_thread(_until, near, SERVICE if words else CONSOLE)
         seconds = time.perf_counter() - began
-        return _taken(psutil.Process(process.pid), seconds, said)
+        seen = psutil.Process(process.pid)
+        taken = _taken(seen, seconds, said)
+        rest = asyncio.create_task(asyncio.to_thread(_rest, near), name="rest of the terminal")
+        yield taken, seen
     finally:
         process.terminate()
-        await asyncio.to_thread(_rest, near)
+        await (rest or asyncio.to_thread(_rest, near))
         await process.wait()
         os.close(near)
 
@@ -90,7 +104,7 @@ def _until(terminal: int, sign: bytes) -> str:
 
 
 def _rest(terminal: int) -> None:
-    """Read on, so that the process is not kept from ending."""
+    """Read on: a process that nobody listens to is held up as soon as the terminal is full."""
     try:
         while os.read(terminal, 65536):
             pass

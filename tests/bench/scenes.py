@@ -9,7 +9,17 @@ from concurrent.futures import ProcessPoolExecutor
 from types import ModuleType
 from typing import Any
 
-from tests.bench import appends, crowd, loopback, parked, platforms, rendering, starting, turns
+from tests.bench import (
+    appends,
+    crowd,
+    later,
+    loopback,
+    parked,
+    platforms,
+    rendering,
+    starting,
+    turns,
+)
 from tests.bench.setting import Setting
 
 __all__ = ["measured", "wanted"]
@@ -20,6 +30,7 @@ _SCENES: dict[str, ModuleType] = {
     "crowd": crowd,
     "parked": parked,
     "starting": starting,
+    "later": later,
     "appends": appends,
     "platforms": platforms,
     "rendering": rendering,

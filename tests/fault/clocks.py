@@ -110,7 +110,7 @@ async def _fire_and_run(url: str, data: Path) -> None:
 # -- what is to come
 
 
-async def add(store: Store, whens: Sequence[When], now: float) -> None:
+async def add(store: Store, whens: Sequence[When], now: float, home: str = "slack:T1/C1") -> None:
     """Add a schedule for each; all at once."""
 
     def work(tx: Tx) -> None:
@@ -123,7 +123,7 @@ async def add(store: Store, whens: Sequence[When], now: float) -> None:
                 title="Look",
                 when=when,
                 instructions="Look whether all is well.",
-                home="slack:T1/C1",
+                home=home,
                 persona="cowork",
                 model="practice:test",
                 now=now,
