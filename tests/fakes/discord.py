@@ -493,7 +493,12 @@ class FakeDiscord(Gateway):
         return found
 
     async def _delete(self, channel: str, message: str, **_: Any) -> None:
-        self._post(channel, message)
+        found = self._post(channel, message)
+        if found["author"]["id"] != self.me["id"]:
+            if self.channels[channel]["type"] == 1:
+                raise Refused("50003: Cannot execute action on a DM channel")
+            if not self.permissions & 1 << 13:  # MANAGE_MESSAGES
+                raise Refused("50013: Missing Permissions")
         del self.posts[channel][message]
 
     async def _thread(self, channel: str, message: str, body: Any, **_: Any) -> Json:

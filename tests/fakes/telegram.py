@@ -83,6 +83,8 @@ class FakeTelegram:
         self.topics: dict[int, set[int]] = defaultdict(set)
         self.moved: dict[int, int] = {}
         self.messages: dict[tuple[int, int], dict[str, Any]] = {}
+        #: Groups in which the bot is an administrator who may delete messages.
+        self.admin_in: set[int] = set()
         self.sent: list[Sent] = []
         self.drafts: list[tuple[int, int, str]] = []
         self.actions: list[tuple[int, str]] = []
@@ -541,9 +543,15 @@ class FakeTelegram:
         return message
 
     async def _deleteMessage(self, bot: _Bot, given: Given) -> Any:
-        message, sent = self._mine(bot, given)
-        self.sent.remove(sent)
-        del self.messages[sent.chat, message["message_id"]]
+        chat, _ = self._place(given)
+        number = int(given["message_id"])
+        message = self.messages.get((chat, number))
+        if message is None:
+            raise Fault(400, "Bad Request: message to delete not found")
+        if message["from"]["id"] != bot.id and chat < 0 and chat not in self.admin_in:
+            raise Fault(400, "Bad Request: message can't be deleted")
+        self.sent[:] = [each for each in self.sent if (each.chat, each.id) != (chat, number)]
+        del self.messages[chat, number]
         return True
 
     async def _sendDocument(self, bot: _Bot, given: Given) -> Any:
