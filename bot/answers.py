@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from bot import unclear
+from bot import unclear, zones
 from connectors import mcp_kept
 from connectors.mcp_servers import read_server, secret_names
 from engine import budgets, inbox, people, sessions
@@ -220,7 +220,15 @@ def _noticed(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> li
     return [session.id]
 
 
-_EFFECTS = {"grant": _granted, "access": _admitted, "notice": _noticed}
+def _told(tx: Tx, house: House, prompt: Prompt, by: Person, now: float) -> list[str]:
+    """Where a person is was the last that was missing: their schedule is proposed in its place."""
+    proposed = zones.answered(tx, prompt, now)
+    if proposed is not None:
+        show_in(tx, proposed, prompt.payload["zoned"]["target"], now)
+    return []
+
+
+_EFFECTS = {"question": _told, "grant": _granted, "access": _admitted, "notice": _noticed}
 
 
 def retry_post(key: str, by: str) -> sessions.Post:

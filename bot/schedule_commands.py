@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bot import listings, routing, unclear
+from bot import listings, routing, unclear, zones
 from bot.answers import show_in
 from bot.commanding import Command, Context
 from bot.surfaces.links import link
@@ -87,7 +87,7 @@ async def _understood(context: Context, said: str, changes: Schedule | None) -> 
         report_to = _place(tx, context, place["place"]) if place else ""
         task = place["what"] if place else what
         if changes is None:
-            return _propose(tx, context, _new(tx, context, when, task, report_to))
+            return _begun(tx, context, zones.typed(context, when, task, report_to))
         keeps = changes.report_to if place is None else report_to
         return _propose(tx, context, _changed(tx, context, changes, when, task, keeps))
 
@@ -96,20 +96,13 @@ async def _understood(context: Context, said: str, changes: Schedule | None) -> 
     return text
 
 
-def _new(tx: Tx, context: Context, typed: str, task: str, report_to: str) -> Proposal:
-    when, said, policy = proposals.read(typed, _zone(tx, context), context.house.now())
-    return Proposal(
-        tenant=context.tenant,
-        owner=context.person.id,
-        home=context.target,
-        persona=context.house.defaults.persona,
-        model=context.house.defaults.model,
-        when=when,
-        said=said,
-        policy=policy,
-        instructions=task,
-        report_to=report_to,
-    )
+def _begun(tx: Tx, context: Context, said: Mapping[str, str]) -> str:
+    now = context.house.now()
+    if zones.is_needed(tx, context, said["when"]):
+        show_in(tx, zones.ask(tx, context, said), context.target, now)
+        return "First tell me, this once, where you are: on the card. Then it goes on by itself."
+    made = zones.proposal(context.tenant, said, _zone(tx, context), now)
+    return _propose(tx, context, made)
 
 
 def _changed(
@@ -338,7 +331,10 @@ def _switch(enabled: bool) -> Callable[[Context, str], Awaitable[str]]:
             changed = schedules.enable(tx, found.id, enabled, now)
             if not enabled:
                 return f"Schedule {found.id} is paused. `/schedule resume {found.id}` goes on."
-            return f"Schedule {found.id} goes on: next {changed.when.upcoming(now, 1)[0]}."
+            if changed.when.event:
+                return f"Schedule {found.id} goes on: {changed.when}."
+            (upcoming,) = proposals.coming(changed.when, changed.policy, now, 1)
+            return f"Schedule {found.id} goes on: next {upcoming}."
 
         said = await context.store.write(work)
         context.poke()

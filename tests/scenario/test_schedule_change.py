@@ -38,7 +38,7 @@ async def test_on_slack_a_form_changes_what_the_card_shows(tmp_path: Path) -> No
         await slack.until(lambda: slack.whispers)
         ack = await slack.command("settings zone UTC", channel="DM")
         print(ack, slack.whispers, slack.responses)
-        print("ACK", None)
+        assert "are read in UTC" in str(zone.payload)
         await slack.command(f"schedule {SAID}", channel="DM")
         await slack.until(lambda: any(each.buttons() for each in direct(slack)))
         card = next(each for each in direct(slack) if each.buttons())

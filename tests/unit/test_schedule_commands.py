@@ -164,6 +164,7 @@ async def test_the_place_it_reports_to_is_exact(
     chat: Chat, target: str, said: str, place: str
 ) -> None:
     """C-13: the target is kept with the schedule."""
+    await do(chat, "settings zone UTC")
     await do(chat, "settings name #Standup", target="telegram:B/-100/7")
     await do(chat, f"schedule every day at 8: talk to people to {said}", target=target)
     arguments = (await card(chat)).payload["arguments"]

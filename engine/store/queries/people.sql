@@ -51,3 +51,8 @@ on conflict (tenant_id, name) do update set value = excluded.value, updated_at =
 
 -- name: setting_drop
 delete from settings where tenant_id = :tenant and name = :name
+
+-- The time zones people have said are theirs.
+-- name: zones_said
+select value as zone from settings where tenant_id = :tenant and name like 'zone:%'
+group by value order by count(*) desc, value
