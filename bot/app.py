@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -44,7 +45,7 @@ from bot.surfaces.console import ConsoleSurface
 from bot.terminal import Seat
 from bot.web import Web
 from connectors.mcp_house import Servers
-from connectors.registry import connector_tools, secrets_of
+from connectors.registry import CONNECTORS, Entry, connector_tools, secrets_of
 from engine import people, sessions
 from engine.clock import Now, mint, system_now
 from engine.errors import StoreError
@@ -185,6 +186,7 @@ class App:
             self.store, self._surfaces, self._now, TENANT, opened=self._opened, counts=self.counts
         )
         self._tools = Registry(tools)
+        entries: dict[str, Entry] = {}  # of MCP servers that are connected by a sign-in
         self._hands = Hands(
             store=self.store,
             secrets=self._secrets,
@@ -192,6 +194,7 @@ class App:
             now=self._now,
             tenant=TENANT,
             options=settings.connectors,
+            catalogue=ChainMap(entries, dict(CONNECTORS)),
         )
         self._mcp = Servers(
             written=settings.mcp,
@@ -199,8 +202,10 @@ class App:
             tools=self._tools,
             tenant=TENANT,
             data=settings.data,
-            secret=self._secrets.get,
+            secrets=self._secrets,
             notify=self._warn,
+            credentials=self._hands.credentials,
+            entries=entries,
         )
         documents = Documents()
         self._router = Router(self._catalogue, self._environ, documents=documents, now=self._now)

@@ -121,7 +121,8 @@ class Connecting:
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Connecting:
-        """Answer links that were given before a restart."""
+        """Answer links that were given before a restart, and clear up after a crash."""
+        await self._credentials.sweep()
         if await self._links.sweep():
             await self._serve()
         return self
@@ -178,6 +179,11 @@ class Connecting:
             return ""
         await self._serve()
         return f"http://127.0.0.1:{self._web.port}"
+
+    async def callback(self, place: str) -> str:
+        """Return where a service sends the browser of whoever is in `place` back to; empty: no page."""
+        base = await self._address(place)
+        return base and base + CALLBACK
 
     async def _serve(self) -> None:
         if not self._served and self._web is not None:

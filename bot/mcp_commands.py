@@ -10,6 +10,7 @@ from bot import answers
 from bot.commanding import Command, Context
 from bot.markup import code, fenced, plain
 from connectors import mcp_kept
+from connectors.mcp_hosted import HOSTED, OWN
 from connectors.mcp_house import Servers, Status
 from connectors.mcp_servers import read_server
 from engine.errors import NodError
@@ -28,7 +29,7 @@ LISTED = 60
 async def _mcp(context: Context, given: list[str]) -> str:
     verb, rest = (given[0].lower(), given[1:]) if given else ("list", [])
     run = _VERBS.get(verb)
-    if run is None or (len(rest), verb) in ((0, each) for each in _VERBS if each != "list"):
+    if run is None or (not rest and verb not in ("list", "hosted")):
         raise NodError("/mcp was not understood.", f"Write: /mcp {MCP.usage}")
     return await run(context, rest)
 
@@ -160,6 +161,37 @@ async def _add(context: Context, given: list[str]) -> str:
     return _whole(await _servers(context).check(name, CHECK))
 
 
+async def _connect(context: Context, given: list[str]) -> str:
+    """Give the link to a server's sign-in; one of the hosted ones is added with it."""
+    name, servers = given[0].lower(), _servers(context)
+    if context.connecting is None:
+        raise NodError("This needs a running Nod.", "Start `nod` or `nod serve` first.")
+    if name in HOSTED and name not in {each.name for each in servers.status()}:
+        table = {"url": HOSTED[name].url, "oauth": True}
+        await _changed(
+            context,
+            lambda tx: mcp_kept.add(
+                tx, context.tenant, name, table, by=context.person.id, now=context.house.now()
+            ),
+        )
+    redirect = await context.connecting.callback(context.target)
+    if not redirect:
+        raise NodError(
+            "Signing in needs a page of mine that your browser reaches.",
+            f"Set web.url, or write where I run: nod mcp connect {plain(name)[:40]}",
+        )
+    await servers.register(name, redirect)
+    return await context.connecting.offer(context.person, f"mcp:{name}", context.target)
+
+
+async def _hosted(context: Context, given: list[str]) -> str:
+    lines = [
+        f"{code(name)} **{each.title}**: {each.about}{'' if each.registers else '; ' + OWN}"
+        for name, each in HOSTED.items()
+    ]
+    return "\n".join([*lines, "Connect one: `/mcp connect NAME`"])
+
+
 async def _remove(context: Context, given: list[str]) -> str:
     await _changed(
         context,
@@ -218,6 +250,8 @@ _VERBS: Mapping[str, Callable[[Context, list[str]], Awaitable[str]]] = {
     "show": _show,
     "check": _check,
     "add": _add,
+    "hosted": _hosted,
+    "connect": _connect,
     "remove": _remove,
     "on": _on,
     "off": _off,
@@ -227,7 +261,8 @@ _VERBS: Mapping[str, Callable[[Context, list[str]], Awaitable[str]]] = {
 MCP = Command(
     name="mcp",
     usage=(
-        f"[list | show NAME | check NAME | {_ADD} | remove NAME | on NAME | off NAME | "
+        f"[list | show NAME | check NAME | {_ADD} | hosted | connect NAME | remove NAME | "
+        "on NAME | off NAME | "
         "tool NAME TOOL off|read|ask|default]"
     ),
     help="MCP servers: what they offer, and which of it only reads",

@@ -53,13 +53,27 @@ def _add(
     header: Annotated[list[str] | None, typer.Option(help="'Name=Bearer {SECRET}'")] = None,
     read: Annotated[list[str] | None, typer.Option(help="A tool that only reads.")] = None,
     folder: Annotated[str, typer.Option(help="Where to start it.")] = "",
+    oauth: Annotated[bool, typer.Option("--oauth", help="It has a sign-in.")] = False,
 ) -> None:
     """Add a server: an address, or a program that is started here."""
     words = [name] if "://" not in where[0] else [name, where[0]]
     for option, values in (("--env", env), ("--header", header), ("--read", read)):
         words += [word for value in values or [] for word in (option, value)]
     words += ["--folder", folder] if folder else []
+    words += ["--oauth"] if oauth else []
     _command("add", *words, *([] if "://" in where[0] else ["--", *where]))
+
+
+@mcp_app.command("hosted")
+def _hosted() -> None:
+    """List servers that vendors run, each connected by one command."""
+    _command("hosted")
+
+
+@mcp_app.command("connect")
+def _connect(name: Server) -> None:
+    """Print the link to a server's sign-in; one of the hosted ones is added with it."""
+    _command("connect", name)
 
 
 @mcp_app.command("remove")

@@ -80,8 +80,9 @@ class OAuth:
     scopes: tuple[str, ...] = ()
     #: The secrets <client>_CLIENT_ID and <client>_CLIENT_SECRET say who Nod is to the service.
     client: str
-    #: More parameters of the address a person is sent to.
+    #: More parameters of the address a person is sent to, and of requests for a token.
     extra: Mapping[str, str] = field(default_factory=dict)
+    token_extra: Mapping[str, str] = field(default_factory=dict)
     #: How the client's secret is sent: basic (a header), body, or none: there is no secret.
     client_auth: str = "body"
 

@@ -10,29 +10,32 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from connectors import gates, mcp_kept
+from connectors import accounts, gates, mcp_kept
+from connectors.accounts import Account
 from connectors.mcp_extras import extras_of
 from connectors.mcp_link import Link, Listing, Ports, State
 from connectors.mcp_results import result_of
 from connectors.mcp_servers import Server, read_servers
 from connectors.mcp_tools import Listed, group_of, tools_of
+from connectors.registry import Entry, Secrets
 from engine import people
 from engine.canonical import dumps, loads
-from engine.errors import NodError, SettingsError, ToolError
+from engine.errors import NeedsConnection, NodError, SettingsError, ToolError
 from engine.sandbox.leftovers import end_marked
 from engine.sessions import Session
 from engine.store.base import Store, Tx
 from engine.tools.base import Registry, Result, Risk, ToolContext
 
 if TYPE_CHECKING:
-    import httpx2
+    from connectors.base import Connector, Credentials
+    from connectors.mcp_http import Signed
 
 __all__ = ["Servers", "Status", "ToolLine"]
 
@@ -94,9 +97,10 @@ class Servers:
 
     Args:
         written: the tables [mcp.NAME] of nod.toml.
-        secret: a secret by name; blocking.
-        auth: what signs the requests to a server with OAuth; None: nothing does.
+        secrets: where the secrets are that servers name.
         notify: tells the owner.
+        credentials: opens the accounts of servers with OAuth; None: there are none.
+        entries: where such servers are put for whoever connects accounts.
     """
 
     def __init__(
@@ -107,18 +111,22 @@ class Servers:
         tools: Registry,
         tenant: str,
         data: Path,
-        secret: Callable[[str], str],
+        secrets: Secrets,
         notify: Notify,
-        auth: Callable[[Server], Awaitable[httpx2.Auth | None]] | None = None,
+        credentials: Credentials | None = None,
+        entries: MutableMapping[str, Entry] | None = None,
     ) -> None:
         self._written = written
         self._store = store
         self._tools = tools
         self._tenant = tenant
         self._data = data / "mcp"
-        self._secret = secret
+        self._vault = secrets
         self._notify = notify
-        self._auth = auth or _none
+        self._credentials = credentials
+        self._entries = {} if entries is None else entries
+        #: Server -> id of the account its connection is opened with.
+        self._opened: dict[str, str] = {}
         self._held: dict[str, _Held] = {}
         self._kept = mcp_kept.Kept()
         self._again = False
@@ -145,6 +153,7 @@ class Servers:
             old = [n for n, held in self._held.items() if wanted.get(n) != held.server]
             leaving = [self._held.pop(name) for name in old]
             for each in leaving:
+                self._entries.pop(group_of(each.server.name), None)
                 self._tools.replace(group_of(each.server.name), [])
             await _over([each.task for each in leaving], STOP)
             if wanted and not self._held:
@@ -177,13 +186,16 @@ class Servers:
                 held = await self._store.read(lambda tx: mcp_kept.kept(tx, self._tenant))
                 if held != self._kept:
                     await self.apply()
+                for each in self._held.values():
+                    if each.link.state is State.CONNECT and each.server.oauth:
+                        each.link.kick()  # it may just have been connected
             except NodError as error:
                 _log.error("MCP servers were not looked at: %s", error)
 
     async def _start(self, server: Server) -> None:
         ports = Ports(
-            secret=self._secret,
-            auth=self._auth,
+            secret=self._vault.get,
+            auth=self._sign,
             folder=self._data / server.name,
             mark=f"{self._mark}{server.name}.",
             listed=partial(self._listed, server.name),
@@ -192,6 +204,12 @@ class Servers:
         link = Link(server, ports)
         task = asyncio.create_task(link.run(), name=f"mcp-{server.name}")
         held = self._held[server.name] = _Held(server, link, task)
+        if server.oauth:
+            self._entries[group_of(server.name)] = Entry(
+                title=f"MCP server {server.name}",
+                about=f"tools of {server.where}",
+                made=partial(self._as_connector, server.name),
+            )
         known = await asyncio.to_thread(_read, self._file(server), server)
         if known is not None and held.offer == Listing():
             self._offer(held, known)
@@ -232,6 +250,63 @@ class Servers:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    # -- accounts
+
+    async def register(self, name: str, redirect: str) -> None:
+        """Find out how a server with OAuth is connected; raises NodError where it cannot be.
+
+        `redirect` is the address a browser comes back to.
+        """
+        from connectors import mcp_oauth
+
+        server = self._server(name)
+        if not server.oauth:
+            raise NodError(f"{name} is not connected by a sign-in.", "It uses the headers it has.")
+        await mcp_oauth.register(server, redirect, self._oauth_file(name), self._vault)
+
+    def _as_connector(self, name: str) -> Connector:
+        """Return the server as a connector, once it is known how to connect it; blocking."""
+        from connectors import mcp_oauth
+
+        found = mcp_oauth.held(self._oauth_file(name))
+        names = self._tools.group(group_of(name))
+        tools = tuple(each for each in map(self._tools.get, names) if each is not None)
+        made = mcp_oauth.McpAccount(self._server(name), found, tools, self._count)
+        return cast("Connector", made)
+
+    async def _count(self, server: Server, account: Account) -> int:
+        """Return how many tools the server lists to the account; raises NeedsConnection."""
+        link = self._held[server.name].link
+        return await link.tried(await self._signed(account))
+
+    async def _sign(self, server: Server) -> Signed | None:
+        if not server.oauth:
+            return None
+        group = group_of(server.name)
+        found = await self._store.read(lambda tx: accounts.listed(tx, self._tenant))
+        own = [each for each in found if each.connector == group]
+        if not own:
+            raise NeedsConnection(group, "", "it is not connected yet")
+        account = min(own, key=lambda each: (each.status != "ok", not each.shared))
+        self._opened[server.name] = account.id
+        return await self._signed(account)
+
+    async def _signed(self, account: Account) -> Signed:
+        if self._credentials is None:
+            raise NeedsConnection(account.connector, "", "nothing here opens accounts")
+        made: Signed = (await asyncio.to_thread(_signing)).Signed(self._credentials, account)
+        return made
+
+    def _oauth_file(self, name: str) -> Path:
+        return self._data / f"{name}.oauth.json"
+
+    def _server(self, name: str) -> Server:
+        held = self._held.get(name)
+        if held is None:
+            known = ", ".join(each.name for each in self.status()) or "none yet"
+            raise NodError(f"No MCP server '{name[:40]}' is on.", f"There are: {known}.")
+        return held.server
+
     def _file(self, server: Server) -> Path:
         return self._data / f"{server.name}.json"
 
@@ -262,6 +337,12 @@ class Servers:
             return frozenset()
         muted = gates.closed(tx, session)
         closed = [name for name in self._held if group_of(name) in muted]
+        usable = {each.id for each in accounts.usable(tx, session)} if self._entries else set()
+        closed += [
+            name
+            for name, held in self._held.items()
+            if held.server.oauth and self._opened.get(name) not in usable
+        ]
         if any(not held.server.shared for held in self._held.values()):
             owner = people.get(tx, session.tenant, session.owner)
             if owner is None or owner.role != "owner":
@@ -283,10 +364,8 @@ class Servers:
 
     async def check(self, name: str, limit: float) -> Status:
         """Have a server tried now, unless it is ready, and return how it is after `limit` s."""
-        held = self._held.get(name)
-        if held is None:
-            known = ", ".join(each.name for each in self.status()) or "none yet"
-            raise NodError(f"No MCP server '{name[:40]}' is on.", f"There are: {known}.")
+        self._server(name)
+        held = self._held[name]
         if held.link.state is not State.READY:
             await held.link.again()
             await held.link.settled(limit)
@@ -318,8 +397,11 @@ class Servers:
         )
 
 
-async def _none(server: Server) -> None:
-    return None
+def _signing() -> Any:
+    """Return the module with the SDK's transport; blocking, for it may be imported now."""
+    from connectors import mcp_http
+
+    return mcp_http
 
 
 async def _over(

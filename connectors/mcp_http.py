@@ -7,17 +7,22 @@ anything can have been done, and an answer has a limit of bytes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from connectors.mcp_stdio import Read, Write
 from engine.canonical import dumps
+from engine.errors import NeedsConnection, ToolError
 
-__all__ = ["BUSY", "FAILED", "REFUSED", "UNAUTHORIZED", "UNREACHABLE", "http"]
+if TYPE_CHECKING:
+    from connectors.accounts import Account
+    from connectors.base import Credentials
+
+__all__ = ["BUSY", "FAILED", "REFUSED", "UNAUTHORIZED", "UNREACHABLE", "Signed", "http"]
 
 #: Codes of ours, outside those of JSON-RPC (-32768 to -32000). Only after FAILED, nobody knows
 #: whether the call took effect.
@@ -42,12 +47,39 @@ async def http(
         yield streams  # type: ignore[misc]  # the SDK wraps both streams, and is typed by protocols
 
 
+class Signed(httpx2.Auth):
+    """Signs requests as an account, renewed once when the server refuses it.
+
+    Raises NeedsConnection and ToolError, which the door turns into answers.
+    """
+
+    def __init__(self, credentials: Credentials, account: Account) -> None:
+        self._credentials = credentials
+        self._account = account
+        #: Whose account it is: a principal.
+        self.person = account.owner
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        headers = await self._credentials.headers(self._account)
+        request.headers.update(headers)
+        response = yield request
+        if response.status_code == 401:
+            request.headers.update(await self._credentials.renewed(self._account, headers))
+            yield request
+
+
 class _Door(httpx2.AsyncClient):
     """A client whose failed calls come back as JSON-RPC errors with our codes."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         try:
             response = await super().send(request, **options)
+        except NeedsConnection as error:
+            return _answer(request, UNAUTHORIZED, error.why)
+        except ToolError as error:  # the credentials could not be renewed just now
+            return _answer(request, BUSY, f"was not asked: {error.what}")
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             if request.method != "POST":
                 raise

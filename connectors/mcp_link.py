@@ -29,8 +29,7 @@ from engine.sandbox.leftovers import MARK
 from engine.tools.program import environment
 
 if TYPE_CHECKING:
-    import httpx2
-
+    from connectors.mcp_http import Signed
     from connectors.mcp_wire import Wire
 
 __all__ = ["Link", "Listing", "Ports", "State", "Unsure"]
@@ -87,7 +86,7 @@ class Ports:
     #: Returns a secret by name, empty when there is none. Blocking.
     secret: Callable[[str], str]
     #: Makes what signs the requests to a server with OAuth; raises NeedsConnection.
-    auth: Callable[[Server], Awaitable[httpx2.Auth | None]]
+    auth: Callable[[Server], Awaitable[Signed | None]]
     #: Folder the server is started in.
     folder: Path
     #: Value of the variable that marks all it starts.
@@ -125,6 +124,7 @@ class Link:
         self._suspect = False
         self._places = asyncio.Semaphore(AT_ONCE)
         self._queued = 0
+        self._person = ""
 
     # -- the owner's task
 
@@ -154,6 +154,7 @@ class Link:
         env = self._environment(values)
         folder = await asyncio.to_thread(self._folder, env)
         auth = await self._ports.auth(self.server)
+        self._person = auth.person if auth else ""
         tail = module.Tail()
         self._lost, self._changed, self._suspect = "", False, False
         self._event.clear()
@@ -175,8 +176,7 @@ class Link:
                     limit.reschedule(asyncio.get_running_loop().time() + CLOSE)
         except Exception as error:  # broad: looked at, and raised again
             if isinstance(module.first(error), module.Unauthorized):
-                why = "The server wants credentials."
-                raise NeedsConnection(self.server.name, "", why) from None
+                raise self._needs("it wants other credentials") from None
             raise
         finally:
             self._wire = None
@@ -301,6 +301,31 @@ class Link:
             text = text.replace(value, "[secret]")
         return text
 
+    async def tried(self, auth: Signed) -> int:
+        """Return how many tools the server lists to who signs so, on a connection of its own.
+
+        Raises NeedsConnection when it refuses them, ToolError for anything else.
+        """
+        module = await asyncio.to_thread(_wire_module)
+        values = await asyncio.to_thread(self._secrets)
+        folder, tail = self._ports.folder, module.Tail()
+        try:
+            async with module.open_wire(
+                self.server,
+                values,
+                {},
+                folder,
+                tail,
+                auth=auth,
+                lost=lambda why: None,
+                changed=lambda: None,
+            ) as wire:
+                return len(await wire.tools())
+        except Exception as error:  # noqa: BLE001  # broad: a plug-in border; told in words
+            if isinstance(module.first(error), module.Unauthorized):
+                raise self._needs("The server does not take it.") from None
+            raise ToolError(f"The MCP server {self.server.name}: {_said(error)}") from None
+
     # -- for whoever calls
 
     @property
@@ -312,10 +337,16 @@ class Link:
         after = {
             State.FAILING: f"It is tried again in {self._pause:.0f} s at most.",
             State.BROKEN: f"Mend it, then: /mcp check {name}",
-            State.CONNECT: f"Connect it: /mcp connect {name}",
+            State.CONNECT: self._connect,
         }.get(self.state, "It is starting.")
         why = f": {self.why.rstrip('.')}" if self.why else ""
         return f"The MCP server {name} is {self.state}{why}. {after}"
+
+    @property
+    def _connect(self) -> str:
+        if self.server.oauth:
+            return f"Connect it: /mcp connect {self.server.name}"
+        return f"Set its secret anew, then: /mcp check {self.server.name}"
 
     def kick(self) -> None:
         """Try again now, if it rests."""
@@ -389,7 +420,7 @@ class Link:
                 lambda: self._wire is not None or self._failures > 1 or self._gave_up, START
             )
         if self.state is State.CONNECT:
-            raise NeedsConnection(f"mcp:{self.server.name}", "", self.trouble)
+            raise self._needs(self.trouble)
         if self._wire is None:
             raise ToolError(f"{self.trouble} Nothing was done.")
         return self._wire
@@ -412,9 +443,7 @@ class Link:
             return None
         except module.Unauthorized:
             self._lose("the server refused the credentials")
-            raise NeedsConnection(
-                f"mcp:{name}", "", f"The MCP server {name} refused the credentials."
-            ) from None
+            raise self._needs(f"The MCP server {name} refused the credentials.") from None
         except module.Broke as error:
             text = f"The MCP server {name} failed while it worked: {error}."
         except TimeoutError:
@@ -426,6 +455,9 @@ class Link:
         if harmless:
             raise ToolError(text, "Try once more, or another way.")
         raise Unsure(text)
+
+    def _needs(self, why: str) -> NeedsConnection:
+        return NeedsConnection(f"mcp:{self.server.name}", "", why, self._person)
 
     def _doubt(self) -> None:
         """A call was given up: see whether the server still answers."""

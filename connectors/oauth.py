@@ -150,6 +150,7 @@ class Vendor:
             code_verifier=verifier,
             include_client_id=auth.client_auth != "basic",
             **_secret(auth, client),
+            **auth.token_extra,
         )
         return await self._token(auth, client, protocol, body)
 
@@ -163,6 +164,7 @@ class Vendor:
             client_id=client.id,
             include_client_id=auth.client_auth != "basic",
             **_secret(auth, client),
+            **auth.token_extra,
         )
         return await self._token(auth, client, protocol, body, before=token)
 

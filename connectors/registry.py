@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
@@ -42,7 +42,9 @@ __all__ = [
 class Entry:
     """What is known of a connector without importing it."""
 
-    module: str
+    #: Its module; empty for one that is `made` here, from what somebody set up.
+    module: str = ""
+    made: Callable[[], Connector] | None = None
     title: str
     #: One sentence for a list of them.
     about: str
@@ -68,6 +70,12 @@ CONNECTORS: Mapping[str, Entry] = {
     ),
     "webhook": Entry(
         module="connectors.webhook", title="Webhook", about="send JSON to an address of yours"
+    ),
+    "linear": Entry(
+        module="connectors.linear",
+        more=("connectors.linear_acts",),
+        title="Linear",
+        about="issues and comments",
     ),
     "google_calendar": Entry(
         module="connectors.google_calendar",
@@ -114,6 +122,8 @@ def load(name: str, catalogue: Mapping[str, Entry] = CONNECTORS) -> Connector:
     if entry is None:
         known = ", ".join(sorted(catalogue))
         raise NodError(f"There is no connector '{name}'.", f"There are: {known}.")
+    if entry.made is not None:
+        return entry.made()
     found: Connector = import_module(entry.module).CONNECTOR
     for each in entry.more:
         import_module(each)

@@ -10,6 +10,7 @@ from typing import Any
 
 from connectors.mcp_house import Servers
 from connectors.mcp_link import Link, State
+from connectors.registry import Secrets
 from engine.store.base import Store
 from engine.tools.base import Registry, Result, ToolContext
 from tests.fakes.context import make_context
@@ -69,7 +70,7 @@ async def house(
         tools=tools,
         tenant="local",
         data=tmp_path / "data",
-        secret=lambda name: (secrets or {}).get(name, ""),
+        secrets=Secrets(secrets or {}, tmp_path / "data"),
         notify=told.notify,
     )
     async with servers:

@@ -19,6 +19,7 @@ import pytest
 from bot import answers, commands, settings
 from bot.app import CONSOLE_PERSON, App
 from connectors.mcp_house import Servers
+from connectors.registry import Secrets
 from engine import inbox, people
 from engine.errors import NodError, SettingsError
 from engine.events import Kind
@@ -46,7 +47,7 @@ async def served(world: World, tmp_path: Path, **more: Any) -> AsyncIterator[Ser
         tools=world.engine.tools,
         tenant="local",
         data=tmp_path / "mcp-data",
-        secret=lambda name: "",
+        secrets=Secrets({}, tmp_path / "mcp-data"),
         notify=_no_notice,
     )
     async with servers:
