@@ -20,6 +20,7 @@ import fcntl
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,6 +94,14 @@ def _claimed(folder: Path) -> bool:
     return True
 
 
+def _removed(folder: Path) -> None:
+    """Remove what the job wrote while its session's folder was being removed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for each in folder.parents[:3]:  # jobs, keep, the session
+        with suppress(OSError):
+            each.rmdir()
+
+
 class _Job:
     """The running command, seen from the process that answers for it."""
 
@@ -144,7 +153,9 @@ class _Job:
         for _ in range(_REST):
             if not self._pulled():
                 break
-        if how != "gone":
+        if how == "gone":
+            _removed(self._folder)
+        else:
             self._write_end(how)
 
     def _watched(self, seconds: float | None = None) -> str:
@@ -161,7 +172,7 @@ class _Job:
                 return "time"
             if seconds is None and now >= look_at:
                 look_at = now + _LOOK
-                if not self._folder.is_dir():
+                if not (self._folder / "started").exists():
                     return "gone"
                 if self._told or (self._folder / "stop").exists():
                     return "stopped"
