@@ -227,13 +227,29 @@ class Intake:
         if person is None:
             return Receipt(status="duplicate")
         if person.role == "guest":
-            return Receipt(status="refused", text=_STRANGER)
+            return await self._unmet(event)
         context = self._context.of(person, event.target, beside=event.beside)
         try:
             text = await run(context, event.name, event.arguments)
         except NodError as error:
             return Receipt(status="refused", text=str(error))
         return Receipt(status="commanded", text=text)
+
+    async def _unmet(self, event: Commanded) -> Receipt:
+        """Answer a command of somebody unknown; the owner is asked once, as about a message."""
+        house, platform = self._house, ThreadTarget.parse(event.target).surface
+        name = plain(event.person.name)[:80] or event.person.id
+
+        def ask(tx: Tx) -> str:
+            if pairing.closed(tx, house.tenant, platform):
+                return _CLOSED
+            who = event.person.id
+            asked, _ = answers.ask_access(tx, house, platform, who, name, event.target)
+            return _STRANGER if asked is not None else _UNMET
+
+        text = await self._store.write(ask)
+        self._poke()
+        return Receipt(status="refused", text=text)
 
     def _noted_command(self, tx: Tx, event: Commanded) -> Person | None:
         if tx.one("mail_seen", tenant=self._house.tenant, key=_key(event)) is not None:
@@ -501,6 +517,7 @@ class Intake:
 
 
 _STRANGER = "We have not met yet. I have asked my owner; I answer as soon as they say yes."
+_UNMET = "We have not met, so I take no commands from you."
 _CLOSED = "I am not set up here yet: my owner has to pair with me first."
 _PAIRED = "We are paired: you are my owner here, and what needs your nod comes to this place."
 _NOT_YOURS = "We have not met, so this is not yours to answer."

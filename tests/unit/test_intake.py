@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bot import cards
+from bot.commands import run
 from bot.surfaces.base import Attachment, Author, Commanded, Pressed, Said
 from engine import inbox, people, sessions
 from engine.canonical import loads
@@ -543,9 +544,25 @@ async def test_strangers_cannot_fill_the_store(chat: Chat) -> None:
     assert len(rows) == 5
 
 
-async def test_a_command_of_somebody_unknown_is_refused(chat: Chat) -> None:
-    event = Commanded(event="e1", target="memory:x", person=BO, name="inbox")
-    assert (await chat.take(event)).status == "refused"
+async def test_a_command_of_somebody_unknown_is_refused_and_the_owner_is_asked_once(
+    chat: Chat,
+) -> None:
+    for number in range(2):
+        event = Commanded(event=f"e{number}", target="memory:x", person=BO, name="inbox")
+        receipt = await chat.take(event)
+        assert (receipt.status, "asked my owner" in receipt.text) == ("refused", True)
+    (prompt,) = await chat.store.read(lambda tx: inbox.pending(tx, "local"))
+    assert (prompt.kind, prompt.payload["identity"]["id"]) == ("access", "7")
+    await run(chat.context, "deny", prompt.id)
+    again = Commanded(event="e9", target="memory:x", person=BO, name="inbox")
+    assert "We have not met" in (await chat.take(again)).text
+    assert await chat.store.read(lambda tx: inbox.pending(tx, "local")) == []
+
+
+async def test_before_pairing_a_command_asks_nobody(chat: Chat) -> None:
+    event = Commanded(event="e1", target="slack:T1/C1", person=BO, name="inbox")
+    assert "pair with me first" in (await chat.take(event)).text
+    assert await chat.store.read(lambda tx: inbox.pending(tx, "local")) == []
 
 
 async def test_a_command_is_run_once(chat: Chat) -> None:

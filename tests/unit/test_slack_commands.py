@@ -16,6 +16,7 @@ from engine import inbox, people
 from engine.inbox import Prompt
 from engine.store.base import Store
 from tests.fakes.scripted import ScriptedModel, call, calls
+from tests.fakes.slack import FakeSlack
 from tests.unit.test_slack_house import SEND, Scene, everything, scene
 
 
@@ -466,3 +467,45 @@ async def test_the_home_lists_what_waits_runs_and_is_planned(
         home = json.dumps(at.fake.homes["UANA"], ensure_ascii=False)
         for each in ("Waiting for you", "Good morning", "At work", "Planned", "greet them"):
             assert each in home
+
+
+# -- whom Nod does not know, and a whole organization
+
+
+async def test_a_command_of_somebody_unknown_brings_the_owner_a_card(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with scene(sqlite_store, tmp_path, ScriptedModel(then="Hello.")) as at:
+        await at.fake.direct_say("hi")
+        await at.shown("Hello.", "DANA")
+        assert "asked my owner" in said(await at.fake.command("inbox", user="UBEN"))
+        card = await at.card("DANA")
+        await at.fake.press("Allow", card, channel="DANA")
+        await at.fake.until(lambda: not card.buttons())
+        assert "Nothing waits" in said(await at.fake.command("inbox", user="UBEN"))
+
+
+async def test_an_organization_is_served_from_mention_to_approved_post(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    send = calls(call("send_message", target="slack:E1/CSTAND", text="Good morning"))
+    model = ScriptedModel([send, "Posted."])
+    async with FakeSlack() as fake:
+        fake.add_org("E1", "Starship", "T8", "T9")
+        async with scene(sqlite_store, tmp_path, model, slack=fake) as at:
+            await at.chat.store.write(
+                lambda tx: people.join_owner(tx, "local", "slack", "E1/UANA", name="ana", now=1.0)
+            )
+            root = await fake.say("@nod greet them", team="E1")
+            await fake.until(lambda: any(p.buttons() for p in at.nods(team="E1")))
+            card = next(p for p in at.nods(team="E1") if p.buttons())
+            assert card.thread == root.ts
+            told = said(await fake.command("status", team="E1"))
+            assert f"in slack:E1/CGEN/{root.ts}" in told
+            await fake.press("Edit", card, team="E1")
+            await fake.until(lambda: fake.views)
+            await fake.submit({"text": "Good evening"}, team="E1")
+            await fake.until(lambda: any("Posted." in everything(p) for p in at.nods(team="E1")))
+            (post,) = at.nods("CSTAND", team="E1")
+            assert "Good evening" in everything(post)
+            assert at.nods("CGEN", team="T1") == at.nods("CSTAND", team="T1") == []
