@@ -140,8 +140,8 @@ class Standing:
 def amount(value: float, unit: str) -> str:
     """Return an amount in words: $1.50, 20,000 tokens, 40 calls."""
     if unit == "money":
-        return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4g}"
-    return f"{value:,.0f} {unit}"
+        return f"${value:,.2f}" if value >= 1 or round(value, 2) == value else f"${value:.4g}"
+    return f"{value:,.0f} {unit if value != 1 else unit[:-1]}"
 
 
 def channel_of(home: str) -> str:

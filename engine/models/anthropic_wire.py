@@ -244,6 +244,7 @@ class Reader:
             return self._start(index, event.get("content_block") or {})
         if kind == "message_start":
             self._count((event.get("message") or {}).get("usage"))
+            return Piece(usage=self._usage() if self._tokens else None)
         if kind == "message_delta":
             self._count(event.get("usage"))
             reason = (event.get("delta") or {}).get("stop_reason")

@@ -268,7 +268,7 @@ def _verdict(state: State, fact: Event) -> State:
 
 def _prompt_raised(state: State, fact: Event) -> State:
     prompt = fact.body["prompt"]
-    if prompt["kind"] == "grant":
+    if prompt["kind"] == "grant":  # the only one a turn raises: to spend more
         return _changed(state, held=prompt["id"])
 
     def change(call: Call) -> Call:

@@ -157,6 +157,17 @@ async def test_stopping_closes_the_connection_at_once(desk: Desk, protocol: str,
     await asyncio.wait_for(desk.fake.closed.wait(), 1)
 
 
+async def test_what_a_provider_tells_of_its_usage_at_the_start_is_known_when_it_is_stopped(
+    desk: Desk,
+) -> None:
+    desk.fake.replies = [Reply(text="It begins and then nothing", fault="stall", after=3)]
+    request = desk.request(SEEING["anthropic"], [user("Hi")])
+    async with aclosing(desk.router.stream(request)) as stream:
+        first = await anext(stream)
+    assert isinstance(first, Delta) and first.usage is not None
+    assert first.usage.input > 0
+
+
 TOO_LONG = {
     "openai": "This model's maximum context length is 128000 tokens. Please reduce the length.",
     "anthropic": "prompt is too long: 213462 tokens > 200000 maximum",

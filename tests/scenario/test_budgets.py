@@ -22,6 +22,7 @@ from engine.schedule import fires, runs, schedules
 from engine.schedule.policy import Policy
 from engine.schedule.words import When
 from engine.store.base import Store, Tx
+from engine.store.opening import open_store
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.world import World, opened, running
 
@@ -77,7 +78,7 @@ async def test_at_the_soft_limit_the_turn_waits_on_a_card_and_goes_on_when_exten
         assert end(await world.turn(session, "More")) == ("parked", "")
         [card] = await world.pending(session)
         assert (card.kind, card.payload["title"]) == ("grant", "A budget is used up")
-        assert "$0.5 of $0.5 are spent" in card.payload["text"]
+        assert "$0.50 of $0.50 are spent" in card.payload["text"]
         await press(world, card, {"kind": "approve"})
         facts = await world.log(session)
         assert end(facts) == ("completed", "")
@@ -197,7 +198,7 @@ async def test_a_schedules_run_has_a_budget_of_its_own(store: Store, tmp_path: P
         made = await budget(world, "schedule", "c1", unit="calls", period="run", hard=1)
         assert await world.store.read(
             lambda tx: [str(b) for b in budgets.for_schedule(tx, "local", "c1")]
-        ) == ["at most 1 calls a run"]
+        ) == ["at most 1 call a run"]
         assert end(await world.turn(fired[0], "Go")) == ("completed", "")
         assert end(await world.turn(fired[1], "Go")) == ("completed", "")
         assert end(await world.turn(fired[0], "Go on")) == ("error", "budget")
@@ -386,3 +387,27 @@ async def test_a_run_whose_budget_is_spent_has_failed_and_is_not_tried_again(
         await world.settle()
         [run] = await world.store.read(lambda tx: runs.history(tx, schedule))
         assert (run.status, run.note) == ("failed", "its budget is spent")
+
+
+async def test_two_workers_on_one_store_share_one_sum(postgres_url: str, tmp_path: Path) -> None:
+    model = ScriptedModel(then=said())
+    first, second = await open_store(postgres_url), await open_store(postgres_url)
+    try:
+        async with (
+            running(first, tmp_path / "a", model, shared=True) as one,
+            running(second, tmp_path / "b", model, shared=True) as two,
+        ):
+            await budget(one, unit="calls", hard=20)
+            worlds = (one, two)
+            threads = [await one.open(f"console:t{n}") for n in range(6)]
+            for _ in range(6):
+                for number, session in enumerate(threads):
+                    await worlds[number % 2].say(session, "Go")
+                for world in worlds:
+                    await world.settle()
+            [standing] = await stands(one)
+        assert standing.used == len(model.requests)
+        assert 20 <= len(model.requests) < 20 + len(threads)
+    finally:
+        await first.close()
+        await second.close()

@@ -39,9 +39,11 @@ select * from prompts where session_id = :session and turn = :turn order by crea
 select * from prompts where session_id = :session and entered_seq = :seq order by created_at, id
 
 -- Prompts that no log tells of: nothing but this query brings their card to anyone.
+-- A budget's card is told of by its session's log, and shown with it.
 -- name: prompts_unshown
 select * from prompts p
 where p.tenant_id = :tenant and p.status = 'pending' and p.kind in ('grant', 'access', 'notice')
+  and p.subject not like 'budget:%'
   and not exists (select 1 from deliveries d
                   where d.tenant_id = p.tenant_id and d.subject = 'prompt:' || p.id)
 order by p.created_at limit :limit
