@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -36,7 +37,9 @@ class Ear:
         self._secret = secret
         self._model = model
         self._base_url = base_url
+        #: The model that hears here, once it is loaded; one thread loads it, the others wait.
         self._local: Any = None
+        self._loading = threading.Lock()
 
     async def heard(self, path: Path) -> str:
         """Return what is said in the file; raises NotHeard with one sentence."""
@@ -92,7 +95,22 @@ class Ear:
         return keys
 
     def _here(self, path: Path, model: str) -> str:
-        if self._local is None:
-            self._local = import_module("faster_whisper").WhisperModel(model, compute_type="int8")
+        with self._loading:
+            if self._local is None:
+                self._local = _loaded(model)
         segments, _ = self._local.transcribe(str(path))
         return " ".join(segment.text.strip() for segment in segments)
+
+
+def _loaded(model: str) -> Any:
+    """Load a model by its size or folder; the first time, its files come from huggingface.co."""
+    try:
+        return import_module("faster_whisper").WhisperModel(model, compute_type="int8")
+    except ModuleNotFoundError as error:
+        raise NotHeard("install nod-coworker[voice], or set OPENAI_API_KEY") from error
+    except Exception as error:  # broad: files, hub and library each fail in ways of their own
+        raise NotHeard(
+            f"the model '{model}' is not here and could not be loaded ({type(error).__name__}); let"
+            " this machine reach huggingface.co once, or set NOD_VOICE_MODEL to local: and the"
+            " folder of a converted model, or set OPENAI_API_KEY"
+        ) from error

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from aiohttp import web
@@ -107,3 +111,62 @@ async def test_a_provider_that_hangs_is_given_up(
     with pytest.raises(NotHeard, match="took longer"):
         await ear(provider, OPENAI_API_KEY="sk-1").heard(note)
     await asyncio.sleep(0)
+
+
+# -- heard here
+
+#: Stands in for faster-whisper: its class and its two calls, as version 1.2 has them.
+LOCAL = """
+import threading
+loads = []
+class WhisperModel:
+    def __init__(self, size, compute_type):
+        loads.append((size, compute_type))
+        if size == "gone":
+            raise RuntimeError("an error occurred while contacting https://huggingface.co/secret")
+    def transcribe(self, path):
+        class Segment:
+            text = " Hello here. "
+        return iter([Segment(), Segment()]), None
+"""
+
+
+@pytest.fixture
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    (tmp_path / "faster_whisper.py").write_text(LOCAL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faster_whisper", raising=False)
+    yield import_module("faster_whisper")
+    sys.modules.pop("faster_whisper", None)
+
+
+async def test_without_a_key_the_local_model_hears_and_is_loaded_once(
+    local: ModuleType, note: Path
+) -> None:
+    made = Ear(lambda name: "")
+    heard = await asyncio.gather(*(made.heard(note) for _ in range(4)))
+    assert heard == ["Hello here. Hello here."] * 4
+    assert local.loads == [("small", "int8")]
+
+
+async def test_a_key_is_asked_before_the_local_model(
+    local: ModuleType, provider: Transcriber, note: Path
+) -> None:
+    assert await ear(provider, OPENAI_API_KEY="sk-1").heard(note) == "Hello Nod"
+    assert local.loads == []
+
+
+async def test_a_local_model_that_cannot_be_loaded_says_what_to_do(
+    local: ModuleType, note: Path
+) -> None:
+    with pytest.raises(NotHeard) as caught:
+        await Ear(lambda name: "", "local:gone").heard(note)
+    told = str(caught.value)
+    assert "'gone'" in told and "huggingface.co" in told and "NOD_VOICE_MODEL" in told
+    assert "OPENAI_API_KEY" in told and "secret" not in told
+
+
+@pytest.mark.skipif(find_spec("faster_whisper") is not None, reason="the extra is installed")
+async def test_a_local_model_without_the_extra_names_it(note: Path) -> None:
+    with pytest.raises(NotHeard, match=r"nod-coworker\[voice\]"):
+        await Ear(lambda name: "", "local:small").heard(note)
