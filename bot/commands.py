@@ -284,7 +284,11 @@ def _key(name: str) -> str:
 
 async def _stop(context: Context, given: list[str]) -> str:
     mail = Post(kind="stop", key=_key("stop"), by=context.person.id, body={"reason": "stopped"})
-    return await _posted(context, lambda tx, session: mail, "Stopping.")
+    said = await _posted(context, lambda tx, session: mail, "Stopping.")
+    running = await context.store.read(
+        lambda tx: [each for each in jobs.listed(tx, context.session(tx).id) if each.running]
+    )
+    return f"{said} Background jobs go on: {len(running)}, see /jobs." if running else said
 
 
 async def _retry(context: Context, given: list[str]) -> str:

@@ -505,6 +505,7 @@ async def test_jobs_are_listed_read_and_stopped_in_their_thread(chat: Chat) -> N
     await until(lambda: any(each.stat().st_size > 3 for each in folder.glob("out-*")))
     assert f"Job {job.id} has been running for" in await do(chat, "jobs")
     assert f"Job {job.id} has been running for" in await do(chat, "status")
+    assert await do(chat, "stop") == "Stopping. Background jobs go on: 1, see /jobs."
     assert (await do(chat, f"jobs {job.id[:5]}")).endswith("\n````\nup\n```\n````")
     assert "was stopped" in await do(chat, f"jobs stop {job.id}")
     assert (await ended(folder)).how == "stopped"
