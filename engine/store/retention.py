@@ -19,6 +19,7 @@ NoteDeleted = Callable[[Tx, Row], None]
 #: Everything a session leaves behind, in the order it goes: votes are found through prompts.
 _CASCADE = (
     "retention_votes",
+    "retention_queue",
     "retention_fires",
     "retention_threads",
     "retention_log",

@@ -15,6 +15,7 @@ from engine.schedule.policy import DELAYS, WAITING, Policy, Quiet
 from engine.schedule.runs import Fire
 from engine.schedule.schedules import Schedule
 from engine.store.base import Store, Tx
+from engine.store.retention import delete_session
 from tests.contract.test_schedules import (
     DAY,
     DUE,
@@ -185,6 +186,16 @@ async def test_what_waits_ends_with_its_schedule(store: Store, tmp_path: Path, h
     assert await rung(store, DUE + 3 * HOUR, tmp_path) == []
     assert await statuses(store, schedule) == ["completed", "skipped"]
     assert await statuses(store, other) == ["failed"]
+
+
+async def test_what_waits_for_a_run_that_is_deleted_begins(store: Store, tmp_path: Path) -> None:
+    schedule = await added(store, cron="0 * * * *", policy=Policy(overlap="queue", deadline=600))
+    first = await fired(store, schedule, DUE, DUE, tmp_path)
+    await fired(store, schedule, DUE + HOUR, DUE + HOUR, tmp_path)
+    await taken(store, first.session, DUE)
+    await store.write(lambda tx: delete_session(tx, str(first.session), lambda tx, row: None))
+    assert len(await rung(store, DUE + HOUR + 60, tmp_path)) == 1
+    assert await statuses(store, schedule) == ["failed", "started"]
 
 
 # -- the deadline

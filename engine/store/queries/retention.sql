@@ -27,8 +27,16 @@ select * from sessions where id = :session
 -- name: retention_votes
 delete from votes where prompt_id in (select id from prompts where session_id = :session)
 
+-- A run that is deleted has not ended as one does: what waits for it is due, at any past moment.
+-- name: retention_queue
+update fires set look_at = 1
+where status = 'queued' and look_at is null and schedule_id in (
+  select schedule_id from fires where session_id = :session and status in ('started', 'retrying'))
+
 -- name: retention_fires
-update fires set session_id = null, note = '' where session_id = :session
+update fires set session_id = null, note = '', work_since = null, look_at = null,
+  status = case when status in ('started', 'retrying') then 'failed' else status end
+where session_id = :session
 
 -- name: retention_threads
 delete from threads where session_id = :session
