@@ -265,7 +265,7 @@ class Api:
     async def _sent(self, request: Request) -> Reply:
         """Send with the account's credentials; refused ones are renewed once."""
         if self.account is None:
-            return self._read(await self._anonymous(request))
+            return self._read(await self._anonymous(request), request)
         headers = await self._ground.credentials.headers(self.account)
         try:
             reply = await self.http.request(_with(request, headers))
@@ -275,7 +275,7 @@ class Api:
                 reply = await self.http.request(_with(request, headers))
             except Unauthorized:
                 raise self._refused() from None
-        return self._read(reply)
+        return self._read(reply, request)
 
     async def _anonymous(self, request: Request) -> Reply:
         try:
@@ -283,8 +283,14 @@ class Api:
         except Unauthorized:
             raise ToolError(f"{self.connector.title} wants an account for this.") from None
 
-    def _read(self, reply: Reply) -> Reply:
-        fault = self.connector.fault(reply) if self.connector.fault else None
+    def _read(self, reply: Reply, request: Request) -> Reply:
+        """Return the reply, unless the service says by its own means that it refused."""
+        try:
+            fault = self.connector.fault(reply) if self.connector.fault else None
+        except Unreachable as error:
+            if request.act:
+                raise Unsure(error.what) from None
+            raise
         if isinstance(fault, Unauthorized):
             raise self._refused()
         if fault is not None:

@@ -19,7 +19,7 @@ from engine.tools.base import LookUp, Risk
 from engine.turn.run import TooLate
 from tests.fakes.vendors.cases import Case
 from tests.fakes.vendors.desk import Desk, connector_of, lines_of_code, opened
-from tests.fakes.vendors.service import Fault, Service
+from tests.fakes.vendors.service import Fault, Seen, Service
 
 #: Vendors with a server in tests/fakes/vendors, which says what each call gives.
 NAMES = ("notes", *CONNECTORS)
@@ -89,6 +89,10 @@ async def desk(
         yield made
 
 
+def _is_meant(seen: Seen, case: Case) -> bool:
+    return seen.method == case.method and case.holding.encode() in seen.body
+
+
 # -- what works
 
 
@@ -140,7 +144,9 @@ async def test_the_check_says_whose_the_account_is(desk: Desk) -> None:
 async def test_a_refusal_is_told_in_its_words_and_nothing_is_done(desk: Desk, case: Case) -> None:
     for status in (400, 403, 404, 409, 410, 422):
         words = f"because of moon {status}"
-        desk.service.fail(Fault(status=status, body={"message": words}, method=case.method))
+        desk.service.fail(
+            Fault(status=status, body={"message": words}, method=case.method, holding=case.holding)
+        )
         with pytest.raises(ToolError, match=words):
             await desk.call(case.tool, case.arguments)
         assert not desk.service.faults, "the fault was met"
@@ -174,12 +180,16 @@ async def test_a_token_that_ended_is_renewed_once(
 
 @pytest.mark.parametrize(("name", "case"), [*A_READ, *AN_ACT])
 async def test_a_service_that_asks_to_wait_is_obeyed_or_told_of(desk: Desk, case: Case) -> None:
-    long = Fault(status=429, headers={"Retry-After": "3600"}, method=case.method)
+    long = Fault(
+        status=429, headers={"Retry-After": "3600"}, method=case.method, holding=case.holding
+    )
     desk.service.fail(long)
     with pytest.raises(ToolError, match="3600"):
         await desk.call(case.tool, case.arguments)
     assert desk.service.acts == []
-    desk.service.fail(Fault(status=429, headers={"Retry-After": "1"}, method=case.method))
+    desk.service.fail(
+        Fault(status=429, headers={"Retry-After": "1"}, method=case.method, holding=case.holding)
+    )
     result = await desk.call(case.tool, case.arguments)
     assert case.gives in result.text
     assert len(desk.service.acts) == (1 if case.target else 0)
@@ -200,14 +210,14 @@ BROKEN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(("name", "case"), A_READ)
 async def test_a_read_that_breaks_is_made_again(desk: Desk, case: Case) -> None:
     for what, broken in BROKEN.items():
-        desk.service.fail(Fault(**broken, method=case.method))
+        desk.service.fail(Fault(**broken, method=case.method, holding=case.holding))
         result = await desk.call(case.tool, case.arguments)
         assert case.gives in result.text, what
 
 
 @pytest.mark.parametrize(("name", "case"), A_READ)
 async def test_a_read_that_breaks_again_and_again_says_so(desk: Desk, case: Case) -> None:
-    desk.service.fail(*[Fault(status=500, method=case.method)] * 8)
+    desk.service.fail(*[Fault(status=500, method=case.method, holding=case.holding)] * 8)
     with pytest.raises(ToolError, match="500"):
         await desk.call(case.tool, case.arguments)
 
@@ -220,11 +230,11 @@ async def test_an_act_that_breaks_is_not_repeated_and_nobody_claims_to_know(
     for what, broken in BROKEN.items():
         desk.service.acts.clear()
         desk.service.seen.clear()
-        desk.service.fail(Fault(**broken, method=case.method, after=after))
+        desk.service.fail(Fault(**broken, method=case.method, holding=case.holding, after=after))
         with pytest.raises(Unsure):
             await desk.call(case.tool, case.arguments, call=f"c_{what}")
         assert len(desk.service.acts) == int(after), what
-        asked = [seen for seen in desk.service.seen if seen.method == case.method]
+        asked = [seen for seen in desk.service.seen if _is_meant(seen, case)]
         assert len(asked) == 1, what
 
 
@@ -238,7 +248,7 @@ async def test_a_look_up_tells_what_became_of_a_broken_act(
         pytest.skip("it has no look-up: a person is asked")
     checked = tool.check(case.arguments)
     witness = await tool.witness(desk.ctx, checked) if tool.witness else None
-    desk.service.fail(Fault(how="cut", after=after, method=case.method))
+    desk.service.fail(Fault(how="cut", after=after, method=case.method, holding=case.holding))
     with pytest.raises(Unsure):
         await desk.call(case.tool, case.arguments)
     outcome = await tool.look_up(desk.ctx, checked, witness)
@@ -307,7 +317,7 @@ async def test_what_no_service_should_send_is_an_error_or_a_result_never_a_crash
     desk: Desk, case: Case, status: int
 ) -> None:
     for body in HOSTILE:
-        desk.service.fail(Fault(status=status, body=body, method=case.method))
+        desk.service.fail(Fault(status=status, body=body, method=case.method, holding=case.holding))
         try:
             result = await desk.call(case.tool, case.arguments)
         except ToolError as error:
@@ -320,7 +330,13 @@ async def test_what_no_service_should_send_is_an_error_or_a_result_never_a_crash
 @pytest.mark.parametrize(("name", "case"), JSON_ACT)
 async def test_an_act_whose_answer_is_nonsense_is_not_called_undone(desk: Desk, case: Case) -> None:
     desk.service.fail(
-        Fault(status=200, body="<html>Welcome</html>", after=True, method=case.method)
+        Fault(
+            status=200,
+            body="<html>Welcome</html>",
+            after=True,
+            method=case.method,
+            holding=case.holding,
+        )
     )
     with pytest.raises(Unsure):
         await desk.call(case.tool, case.arguments)

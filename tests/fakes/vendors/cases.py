@@ -19,8 +19,9 @@ class Case:
     gives: str
     #: For an act: the exact targets a standing rule would pin, sorted.
     target: tuple[str, ...] = ()
-    #: Method of the request that faults are meant for.
+    #: The request that faults are meant for: its method, and what its body holds.
     method: str = "GET"
+    holding: str = ""
 
     def __str__(self) -> str:
         return self.tool

@@ -42,8 +42,9 @@ class Fault:
     after: bool = False
     #: The connection is cut before an answer, after half of it, or never answered at all.
     how: str = ""  # '', 'cut', 'truncated', 'silent'
-    #: Only requests with this method; empty: any.
+    #: Only requests with this method, and with this in their body; empty: any.
     method: str = ""
+    holding: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +170,7 @@ class Service:
                 body=await request.read(),
             )
         )
-        fault = self._fault(request)
+        fault = self._fault(self.seen[-1])
         if fault is not None and not fault.after:
             return await self._met(request, fault, None)
         try:
@@ -181,8 +182,9 @@ class Service:
         answer = value if isinstance(value, web.StreamResponse) else web.json_response(value)
         return answer if fault is None else await self._met(request, fault, answer)
 
-    def _fault(self, request: web.Request) -> Fault | None:
-        if self.faults and self.faults[0].method in ("", request.method):
+    def _fault(self, seen: Seen) -> Fault | None:
+        fault = self.faults[0] if self.faults else None
+        if fault and fault.method in ("", seen.method) and fault.holding.encode() in seen.body:
             return self.faults.pop(0)
         return None
 
