@@ -1,0 +1,194 @@
+"""MCP servers with a sign-in, from the command to the call, and what happens when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import pytest
+
+from bot import commands, settings
+from bot.app import App
+from connectors import accounts
+from engine import people, sessions
+from engine.errors import NeedsConnection, NodError
+from engine.inbox import Person
+from engine.tools.base import ToolContext
+from tests.fakes.context import make_context
+from tests.fakes.mcp_signin import SignIn, signed_in
+
+OWNER = Person(id=people.CONSOLE, role="owner", name="console")
+
+
+@pytest.fixture
+async def far() -> AsyncIterator[SignIn]:
+    async with signed_in() as server:
+        yield server
+
+
+@pytest.fixture
+async def nod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
+    monkeypatch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")  # its server has no TLS here
+    environ = {
+        "NOD_HOME": str(tmp_path / "data"),
+        "NOD_MODEL": "practice:rules",
+        "NOD_WEB_PORT": "0",
+        "NOD_VAULT_PASSPHRASE": "a passphrase of the test",
+    }
+    (tmp_path / "data").mkdir()
+    async with App(settings.load(environ), environ) as running:
+        yield running
+
+
+async def said(nod: App, words: str, target: str = "console:main") -> str:
+    return await commands.run(nod.context.of(OWNER, target), "mcp", words)
+
+
+async def signed(nod: App, far: SignIn) -> str:
+    """Add the server, ask for its link, and say yes at its page; returns the last page."""
+    await said(nod, f"add far {far.server.url} --oauth", "shell:nod")
+    return await visited(far, await said(nod, "connect far"))
+
+
+async def visited(far: SignIn, told: str) -> str:
+    link = re.search(r"http://\S+/connect/\S+", told)
+    assert link, told
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as browser:
+        async with browser.post(link[0], data={"way": "oauth"}) as answer:
+            page = await answer.text()
+        onward = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', page)
+        assert onward, page
+        asked = {k: v[0] for k, v in parse_qs(urlsplit(unescape(onward[1])).query).items()}
+        assert asked["resource"] == far.server.url
+        code = far.oauth.approve(asked["code_challenge"], asked["redirect_uri"])
+        there = f"{asked['redirect_uri']}?code={code}&state={asked['state']}"
+        async with browser.get(there) as answer:
+            return await answer.text()
+
+
+async def ready(nod: App, name: str = "far") -> None:
+    async with asyncio.timeout(15):
+        while next(e.state for e in nod._mcp.status() if e.name == name) != "ready":
+            await asyncio.sleep(0.02)
+
+
+async def called(nod: App, tmp_path: Path) -> str:
+    tool = nod._tools.get("mcp_far_add")
+    assert tool
+    ctx: ToolContext = make_context(tmp_path / "session")
+    return (await tool.run(ctx, a=20, b=22)).text
+
+
+async def test_a_server_is_found_registered_connected_and_called(
+    nod: App, far: SignIn, tmp_path: Path
+) -> None:
+    assert "MCP server far is connected" in await signed(nod, far)
+    await ready(nod)
+    assert await called(nod, tmp_path) == "42"
+    (client,) = far.clients
+    assert client["client_name"] == "Nod"
+    assert far.resources == [far.server.url], "the token is not bound to the server"
+    written = "".join(
+        path.read_text(errors="replace") for path in (tmp_path / "data" / "mcp").glob("*.json")
+    )
+    assert far.oauth.client_secret not in written
+    assert not any(token in written for token in far.oauth.live)
+
+
+async def test_its_tools_are_only_for_whose_account_it_is_until_it_is_shared(
+    nod: App, far: SignIn
+) -> None:
+    await signed(nod, far)
+    await ready(nod)
+    now = nod.context.house.now()
+
+    def look(tx: object) -> tuple[bool, bool]:
+        person = people.add_person(
+            tx, "local", "slack", "U1", name="Bo", role="member", by=people.CONSOLE, now=now
+        )
+        closed = []
+        for owner in (people.CONSOLE, person.id):
+            target = f"console:of-{owner.replace('_', '-')}"
+            opened = nod.context.house.open(tx, target, owner, now)
+            closed.append("mcp_far_add" in nod._closed(tx, sessions.get(tx, opened)))
+        return closed[0], closed[1]
+
+    assert await nod.store.write(look) == (False, True)
+    await commands.run(nod.context.of(OWNER, "console:main"), "share", "mcp:far")
+    assert await nod.store.write(look) == (False, False)
+
+
+async def test_a_token_that_ends_is_renewed_without_a_word(
+    nod: App, far: SignIn, tmp_path: Path
+) -> None:
+    await signed(nod, far)
+    await ready(nod)
+    far.oauth.live.clear()
+    assert await called(nod, tmp_path) == "42"
+    assert far.oauth.refreshes == 1
+    assert far.resources[-1] == far.server.url
+
+
+async def test_a_grant_that_was_taken_back_is_a_need_to_connect_and_is_healed_by_it(
+    nod: App, far: SignIn, tmp_path: Path
+) -> None:
+    await signed(nod, far)
+    await ready(nod)
+    far.oauth.live.clear()
+    far.oauth.refresh.clear()
+    with pytest.raises(NeedsConnection) as needed:
+        await called(nod, tmp_path)
+    assert (needed.value.connector, needed.value.person) == ("mcp:far", people.CONSOLE)
+    (account,) = await nod.store.read(lambda tx: accounts.listed(tx, "local"))
+    assert account.status == "revoked"
+    again = await commands.run(nod.context.of(OWNER, "console:main"), "connect", "mcp:far")
+    assert "is connected" in await visited(far, again)
+    await ready(nod)
+    assert await called(nod, tmp_path) == "42"
+    assert len(far.clients) == 1, "Nod registers once"
+
+
+async def test_a_server_that_registers_nobody_says_what_to_do(
+    nod: App, far: SignIn, tmp_path: Path
+) -> None:
+    far.registers = False
+    await said(nod, f"add far {far.server.url} --oauth", "shell:nod")
+    with pytest.raises(
+        NodError, match=r"redirect address http://127\.0\.0\.1:\d+/connect/callback"
+    ):
+        await said(nod, "connect far")
+    nod._secrets.set("MCP_FAR_CLIENT_ID", far.oauth.client_id)
+    nod._secrets.set("MCP_FAR_CLIENT_SECRET", far.oauth.client_secret)
+    assert "is connected" in await visited(far, await said(nod, "connect far"))
+    await ready(nod)
+    assert await called(nod, tmp_path) == "42"
+
+
+async def test_a_server_that_claims_to_be_another_is_not_signed_in_to(
+    nod: App, far: SignIn
+) -> None:
+    far.resource = "https://bank.example/mcp"
+    await said(nod, f"add far {far.server.url} --oauth", "shell:nod")
+    with pytest.raises(NodError, match="says that it is another server"):
+        await said(nod, "connect far")
+
+
+async def test_a_sign_in_elsewhere_inside_the_network_is_not_asked(nod: App, far: SignIn) -> None:
+    async with signed_in() as inside:
+        at, far.base = far.base, inside.base
+        await said(nod, f"add far {at}/mcp --oauth", "shell:nod")
+        with pytest.raises(NodError, match="no sign-in that could be found"):
+            await said(nod, "connect far")
+        assert not inside.clients
+
+
+async def test_hosted_servers_are_listed(nod: App) -> None:
+    told = await said(nod, "hosted")
+    assert "`linear` **Linear**" in told
+    assert "`asana` **Asana**: tasks, projects, portfolios; needs an OAuth client" in told
