@@ -151,6 +151,8 @@ def _scheduled(tx: Tx, prompt: Prompt, by: Person, now: float) -> list[str]:
             made = proposals.confirm(tx, prompt, by, now, ruled=bool(answer.get("rule")))
             first = in_zone(made.next_at or now, made.zone)
             said = f"confirmed schedule {made.id}; it comes first at {first} ({made.zone})"
+            if made.when.event:
+                said = f"confirmed schedule {made.id}; it comes with the event {made.when.event}"
     except NodError as error:
         raise PromptError(error.what, error.fix) from error
     return _noted(tx, prompt, by, said, now)

@@ -118,6 +118,8 @@ def _coming(each: Schedule) -> str:
         since = each.held_from or (each.next_at if begins > each.next_at else None)
         held = f" (due {_moment(since, zone)}, quiet hours)" if since is not None else ""
         return f"next {_moment(begins, zone)}{held}"
+    if each.when.event and each.enabled:
+        return "waits for it"
     return "done" if each.when.once is not None and each.outcome else "switched off"
 
 
@@ -134,7 +136,7 @@ def schedule_told(
     yield f"{each.id}  {each.title}"
     yield f"When: {each.when}"
     coming = "; ".join(proposals.coming(each.when, each.policy, now))
-    yield f"Next: {coming if each.enabled and each.held_from is None else _coming(each)}"
+    yield f"Next: {coming if coming and each.enabled and each.held_from is None else _coming(each)}"
     yield f"Reports to: {each.report_to or each.home}"
     yield f"Without asking: {'; '.join(allowed) or 'reads, and writes in a folder of its own'}"
     yield "Attendance: none; what needs a nod waits for one"

@@ -48,13 +48,15 @@ class _Due:
     runs: Sequence[tuple[str, float]] = ()
     wakes: Sequence[str] = ()
     watches: Sequence[str] = ()
+    #: (event, schedule)
+    arrivals: Sequence[tuple[str, str]] = ()
     digests: Sequence[str] = ()
     prompts: bool = False
 
     @property
     def full(self) -> bool:
         """Whether there may be more."""
-        found = (self.schedules, self.runs, self.wakes, self.watches)
+        found = (self.schedules, self.runs, self.wakes, self.watches, self.arrivals)
         return max(map(len, found)) == BATCH
 
 
@@ -141,6 +143,7 @@ class Alarm:
             *(self._tend(fire, at) for fire, at in due.runs),
             *(self._wake(wake_id, wakes.wake) for wake_id in due.wakes),
             *(self._wake(watch, subscriptions.hand_over) for watch in due.watches),
+            *(self._start(event, schedule) for event, schedule in due.arrivals),
             *(self._tell(principal) for principal in due.digests),
             *((self._prompts(now),) if due.prompts else ()),
         )
@@ -195,7 +198,7 @@ class Alarm:
     def _nearest(self, tx: Tx, after: float) -> dict[str, float]:
         row = tx.one("alarm_next", tenant=self._tenant, after=after)
         assert row is not None, "an aggregate has one row"
-        kinds = ("schedule", "run", "wake", "watch", "digest", "remind", "deadline")
+        kinds = ("schedule", "run", "wake", "watch", "arrival", "digest", "remind", "deadline")
         found = {kind: float(row[kind]) for kind in kinds if row[kind] is not None}
         if self._digest is None:
             found.pop("digest", None)
@@ -210,12 +213,14 @@ class Alarm:
         tended = tx.all("fires_due", **asked) if "run" in kinds else ()
         woken = tx.all("wakes_due", **asked) if "wake" in kinds else ()
         watched = tx.all("watches_due", **asked) if "watch" in kinds else ()
+        arrived = tx.all("arrivals_due", **asked) if "arrival" in kinds else ()
         told = tx.all("digests_due", **asked) if "digest" in kinds else ()
         return _Due(
             schedules=[(row["id"], row["next_at"]) for row in schedules],
             runs=[(row["id"], row["look_at"]) for row in tended],
             wakes=[row["id"] for row in woken],
             watches=[row["id"] for row in watched],
+            arrivals=[(row["event_id"], row["schedule_id"]) for row in arrived],
             digests=[row["principal_id"] for row in told],
             prompts=not kinds.isdisjoint(("remind", "deadline")),
         )
@@ -243,6 +248,20 @@ class Alarm:
         except Exception:  # noqa: BLE001  # broad: one schedule must not stop the others
             _log.exception("schedule %s could not be moved on", schedule)
             return False
+        return True
+
+    async def _start(self, event: str, schedule: str) -> bool:
+        """Start the run of a schedule that waits for an event which came."""
+        try:
+            fired = await self._firmly(
+                lambda tx: fires.start(tx, event, schedule, self._now(), data=self._data)
+            )
+        except Exception:  # noqa: BLE001  # broad: one schedule must not stop the others
+            _log.exception("schedule %s could not be started; it stays due", schedule)
+            return False
+        for session in (fired.session, fired.superseded) if fired is not None else ():
+            if session is not None:
+                self._on_wake(session)
         return True
 
     async def _tend(self, fire: str, due: float) -> bool:

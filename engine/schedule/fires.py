@@ -14,7 +14,7 @@ from pathlib import Path
 from engine import sessions
 from engine.clock import mint
 from engine.errors import ScheduleError
-from engine.schedule import runs
+from engine.schedule import named, runs
 from engine.schedule.cron import in_zone
 from engine.schedule.opening import Occasion, open_run
 from engine.schedule.policy import WAITING
@@ -22,7 +22,7 @@ from engine.schedule.schedules import Schedule, get, schedule_from, tell_owner
 from engine.sessions import Post
 from engine.store.base import Row, Tx
 
-__all__ = ["Fired", "fail", "fire", "run_now", "tend"]
+__all__ = ["Fired", "fail", "fire", "run_now", "start", "tend"]
 
 #: Later than this, seconds, a due time was missed; the run is a catch-up and says so.
 LATE = 60.0
@@ -108,6 +108,39 @@ def run_now(tx: Tx, schedule_id: str, now: float, *, data: Path) -> Fired:
     if fired is None:
         raise ScheduleError("This schedule was started this very moment.", "Wait for that run.")
     return fired
+
+
+def start(tx: Tx, event: str, schedule_id: str, now: float, *, data: Path) -> Fired | None:
+    """Start a run because an event came; None when another has done it, or it is gone or off.
+
+    Quiet hours hold it, and the overlap rule holds.
+    """
+    if not tx.run("arrival_take", event=event, schedule=schedule_id):
+        return None
+    tx.run("schedule_lock", id=schedule_id)
+    row = tx.one("schedule_get", id=schedule_id)
+    came = named.get(tx, event)
+    if row is None or came is None or not row["enabled"]:
+        return None
+    schedule = schedule_from(row)
+    begins = schedule.policy.begins(now, schedule.zone)
+    if begins > now:
+        tx.run("arrival_add", tenant=schedule.tenant, event=event, schedule=schedule_id, at=begins)
+        note = f"quiet hours hold it until {in_zone(begins, schedule.zone)}"
+        return Fired(schedule=schedule, fire="", due=came.at, status="held", note=note)
+    due = round(came.at, 3)
+    while tx.one("fire_at", schedule=schedule_id, due=due) is not None:
+        due = round(due + 0.001, 3)  # two events of one moment are two runs
+    occasion = Occasion(
+        schedule=schedule,
+        fire=mint("f"),
+        due=due,
+        now=now,
+        cause="event",
+        data=data,
+        event=event,
+    )
+    return _run(tx, occasion)
 
 
 def tend(tx: Tx, fire_id: str, due: float, now: float, *, data: Path) -> list[str]:
@@ -237,9 +270,7 @@ def _run(tx: Tx, occasion: Occasion, *, waits: bool = False) -> Fired | None:
         superseded = None if before is None else _close(tx, before, occasion, state)
         begun = _begin(tx, schedule, waiting, occasion, superseded)
         return fired and replace(fired, session=begun, superseded=superseded)
-    if not _record(
-        tx, schedule, occasion.fire, occasion.due, occasion.now, "started", occasion.cause
-    ):
+    if not _note(tx, occasion, "started"):
         return None
     superseded = None if before is None else _close(tx, before, occasion, state)
     notes = (*occasion.notes, *((_SUPERSEDES,) * bool(superseded)))
@@ -274,9 +305,7 @@ def _behind(tx: Tx, occasion: Occasion, before: Row, why: str, waits: bool) -> F
         return _skip(tx, occasion, note, f"overlap:{before['id']}")
     if waiting is not None and waiting["n"] >= WAITING and not waits:
         return _skip(tx, occasion, f"{WAITING} runs wait already", f"queue:{waiting['id']}")
-    if not _record(
-        tx, schedule, occasion.fire, occasion.due, occasion.now, "queued", occasion.cause
-    ):
+    if not _note(tx, occasion, "queued"):
         return None
     return Fired(
         schedule=schedule, fire=occasion.fire, due=occasion.due, status="queued", note=note
@@ -340,15 +369,28 @@ def _close(tx: Tx, before: Row, occasion: Occasion, state: str) -> str | None:
 def _skip(tx: Tx, occasion: Occasion, note: str, subject: str) -> Fired | None:
     """Leave this due time out and say so; a person who asked for the run is told by the answer."""
     schedule = occasion.schedule
-    if not _record(
-        tx, schedule, occasion.fire, occasion.due, occasion.now, "skipped", occasion.cause, note
-    ):
+    if not _note(tx, occasion, "skipped", note):
         return None
     if occasion.cause != "manual":
         text = f"The run of '{schedule.title}' due {occasion.when} was skipped: {note}."
         tell_owner(tx, schedule, subject, text, occasion.now)
     return Fired(
         schedule=schedule, fire=occasion.fire, due=occasion.due, status="skipped", note=note
+    )
+
+
+def _note(tx: Tx, occasion: Occasion, status: str, note: str = "") -> bool:
+    """Write down what became of the occasion; False: that was done before."""
+    return _record(
+        tx,
+        occasion.schedule,
+        occasion.fire,
+        occasion.due,
+        occasion.now,
+        status,
+        occasion.cause,
+        note,
+        occasion.event,
     )
 
 
@@ -361,6 +403,7 @@ def _record(
     status: str,
     cause: str,
     note: str = "",
+    event: str = "",
 ) -> bool:
     return bool(
         tx.run(
@@ -373,5 +416,6 @@ def _record(
             status=status,
             cause=cause,
             note=note,
+            event=event,
         )
     )

@@ -1,4 +1,4 @@
-"""Named events: each is stored once, and handed to the wakes and watches that wait for its name.
+"""Named events: each is stored once, and handed to what waits for it: wakes, watches, schedules.
 
 Whoever brings one calls `fire_event` in a transaction of its own, and then lets the alarm look.
 What it brings from outside is marked, and marks every session it reaches.
@@ -13,6 +13,7 @@ from engine.clock import mint
 from engine.errors import ScheduleError
 from engine.schedule import subscriptions
 from engine.schedule.subscriptions import Line
+from engine.schedule.words import EVENT
 from engine.store.base import Row, Tx
 
 __all__ = ["NamedEvent", "event_name", "fire_event", "get", "quoted", "since"]
@@ -94,6 +95,7 @@ def fire_event(
         return None
     connector = _connector_of(name, source)
     tx.run("wakes_come", tenant=tenant, event=name, id=event, connector=connector, now=now)
+    tx.run("arrivals_add", event=event, tenant=tenant, cron=f"{EVENT}{name}", now=now)
     line = Line(who=source or name, text=payload, taint=taint)
     subscriptions.hear(tx, tenant, f"event:{name}", line, now, connector)
     return event

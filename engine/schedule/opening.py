@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from engine import audit, grants, sessions
+from engine.schedule import named
 from engine.schedule.cron import in_zone, zone_of
+from engine.schedule.named import NamedEvent
 from engine.schedule.schedules import Schedule
 from engine.sessions import Post, session_from
 from engine.store.base import Tx
@@ -24,12 +27,14 @@ class Occasion:
     fire: str
     due: float
     now: float
-    #: schedule, catch-up, manual
+    #: schedule, catch-up, manual, event
     cause: str
     #: The data folder, where the run gets a folder of its own.
     data: Path
     #: Sentences about what led to it, beyond its cause.
     notes: tuple[str, ...] = ()
+    #: The event that led to it; empty: none did.
+    event: str = ""
 
     @property
     def when(self) -> str:
@@ -64,7 +69,9 @@ def open_run(tx: Tx, occasion: Occasion) -> str:
     _audit(tx, occasion, session)
     row = tx.one("session_get", id=session)
     assert row is not None, "a session that was just opened is there"
-    sessions.post(tx, session_from(row), _mail(occasion), occasion.now)
+    fire = tx.one("fire_get", id=occasion.fire)
+    came = named.get(tx, fire["event_id"]) if fire is not None and fire["event_id"] else None
+    sessions.post(tx, session_from(row), _mail(occasion, came), occasion.now)
     return session
 
 
@@ -95,15 +102,18 @@ def _audit(tx: Tx, occasion: Occasion, session: str) -> None:
     audit.append(tx, occasion.schedule.tenant, session, [entry], occasion.now)
 
 
-def _mail(occasion: Occasion) -> Post:
+def _mail(occasion: Occasion, came: NamedEvent | None) -> Post:
     schedule = occasion.schedule
-    source = {
+    source: dict[str, Any] = {
         "schedule": schedule.id,
         "fire": occasion.fire,
         "due": occasion.due,
         "trigger": occasion.cause,
     }
     text = f"{schedule.instructions}\n\n{_circumstances(occasion)}"
+    if came is not None:
+        text = f"{text}\n\n{named.quoted(came)}"
+        source |= {"taint": came.taint} if came.taint else {}
     return Post(
         kind="fire",
         key=f"fire:{schedule.id}:{occasion.due:.3f}".removesuffix(".000"),
@@ -118,6 +128,8 @@ def _circumstances(occasion: Occasion) -> str:
     name = f"'{schedule.title}'"
     if occasion.cause == "manual":
         lines = [f"This is a run of {name} that was started by hand at {occasion.when}."]
+    elif occasion.cause == "event":
+        lines = [f"This is a run of {name}, because an event came at {occasion.when}."]
     else:
         lines = [f"This is the scheduled run of {name}, due {occasion.when}."]
     if occasion.cause == "catch-up":

@@ -145,7 +145,7 @@ def _facts(tx: Tx, proposal: Proposal, now: float) -> list[list[str]]:
     when = proposal.when
     facts = [["Changes", proposal.changes]] if proposal.changes else []
     facts += [["When", str(when)], ["Understood from", proposal.said]]
-    if when.cron or proposal.policy.quiet:
+    if not when.event and (when.cron or proposal.policy.quiet):
         facts.append(["Next", "; ".join(coming(when, proposal.policy, now))])
     facts.append(["Reports to", proposal.report_to or f"{proposal.home} (here)"])
     if proposal.read:

@@ -205,9 +205,10 @@ def policy_from(row: Row | Mapping[str, Any]) -> Policy:
     )
 
 
-def _next(when: When, now: float) -> float:
+def _next(when: When, now: float) -> float | None:
+    """Return when it comes first; None: an event is waited for."""
     upcoming = when.next_after(now)
-    if upcoming is None:
+    if upcoming is None and not when.event:
         raise ScheduleError(
             f"Its time is past: it is now {in_zone(now, when.zone)} ({when.zone}).",
             "Name a later time.",

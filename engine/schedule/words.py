@@ -11,11 +11,14 @@ from datetime import UTC, date, datetime, timedelta
 from engine.errors import ScheduleError, Unclear
 from engine.schedule.cron import in_words, in_zone, next_fire, parse, preview, zone_of
 
-__all__ = ["When", "time_of_day", "understand"]
+__all__ = ["EVENT", "When", "time_of_day", "understand"]
 
 _EXAMPLES = "Write for example: every weekday at 8; tomorrow 17:30; in 2 hours; 0 8 * * 1-5."
 
 DAY = 86_400.0  # seconds
+
+#: How what stands in the place of a cron line begins when an event is waited for.
+EVENT = "@event "
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SHORT = {day[:3]: day for day in _DAYS} | {"tues": "tuesday", "thurs": "thursday"}
@@ -35,23 +38,39 @@ _CLEAR = r"(?:noon|\d{1,2}:\d\d(?: ?[ap]m)?|\d{1,2} ?[ap]m)"  # a time also with
 _AT = rf"(?:at (?P<at>{_TIME}(?:(?:,| and|, and) {_TIME})*)|(?P<bare>{_CLEAR}))"
 _ONE = rf"(?:at (?P<at>{_TIME})|(?P<bare>{_CLEAR}))"
 _CRON = re.compile(r"[\d*][\d*,/-]* [\d*][\d*,/-]*(?: [\w*,/#-]+){2,}", re.A)
+_EVENT = re.compile(
+    r"(?:@event|when|whenever|on event)(?: the event| event)? (?P<name>[a-z0-9][\w.:/-]{0,79})"
+    r"(?: comes| fires| happens)?",
+    re.A | re.I,
+)
 _ZONE = re.compile(r"(?P<rest>.+?),? (?:in )?(?P<zone>[A-Z]\w+(?:/[\w+-]+)+|UTC)", re.A)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """A time that was understood: again and again by `cron`, or once at `once`."""
+    """A time that was understood: again and again by `cron`, or once at `once`.
+
+    `@event NAME` in the place of a cron line is whenever that event comes.
+    """
 
     zone: str
     cron: str = ""
     #: Epoch seconds; None: it comes again and again.
     once: float | None = None
 
+    @property
+    def event(self) -> str:
+        """The event that it waits for; empty: it comes by the clock."""
+        return self.cron.removeprefix(EVENT) if self.cron.startswith(EVENT) else ""
+
     def next_after(self, moment: float) -> float | None:
-        """Return the first time later than `moment`, epoch seconds; None: there is none left.
+        """Return the first time later than `moment`, epoch seconds; None: there is none left, or
+        nobody can know.
 
         Raises ScheduleError when the line or the zone no longer can be.
         """
+        if self.event:
+            return None
         if self.once is None:
             return next_fire(self.cron, self.zone, moment)
         return self.once if self.once > moment else None
@@ -74,10 +93,14 @@ class When:
 
     def upcoming(self, moment: float, n: int = 3) -> list[str]:
         """Return the next `n` times as the clock there shows them."""
+        if self.event:
+            return []
         times = preview(self.cron, self.zone, moment, n) if self.once is None else [self.once]
         return [in_zone(each, self.zone) for each in times]
 
     def __str__(self) -> str:
+        if self.event:
+            return f"Whenever the event {self.event} comes"
         if self.once is None:
             return in_words(self.cron, self.zone)
         return f"Once, {in_zone(self.once, self.zone)} ({self.zone})"
@@ -93,6 +116,8 @@ def understand(text: str, zone: str, now: float) -> When:
     if named := _ZONE.fullmatch(said):
         said, zone = named["rest"], named["zone"]
     place = zone_of(zone)
+    if named := _EVENT.fullmatch(said):
+        return When(zone=place.key, cron=f"{EVENT}{named['name'].lower()}")
     if said.startswith("@") or _CRON.fullmatch(said):
         return When(zone=place.key, cron=str(parse(said)))
     said = said.lower()

@@ -35,6 +35,18 @@ alter table wakes add column tries integer not null default 0;
 alter table wakes add column created_at double precision not null default 0;
 create index wakes_event on wakes (tenant_id, event) where status = 'waiting' and event <> '';
 
+-- Schedules that an event which came is to start, and when.
+create table arrivals (
+  tenant_id text not null,
+  event_id text not null,
+  schedule_id text not null,
+  at double precision not null,
+  primary key (event_id, schedule_id)
+);
+create index arrivals_due on arrivals (tenant_id, at);
+alter table fires add column event_id text not null default '';
+create index schedules_event on schedules (tenant_id, cron);
+
 -- A watch: what a channel or an event brings is handed to a session of its own.
 alter table subscriptions add column owner_id text not null default '';
 alter table subscriptions add column words text not null default '{}'; -- JSON: {any: [], all: []}

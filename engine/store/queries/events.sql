@@ -68,5 +68,24 @@ update hooks set calls = calls + 1, last_at = :now where id = :id and status = '
 -- name: hook_revoke
 update hooks set status = 'revoked' where id = :id
 
+-- name: arrivals_add
+insert into arrivals (tenant_id, event_id, schedule_id, at)
+select tenant_id, :event, id, :now from schedules
+where tenant_id = :tenant and cron = :cron and enabled = 1
+
+-- name: arrival_add
+insert into arrivals (tenant_id, event_id, schedule_id, at)
+values (:tenant, :event, :schedule, :at)
+
+-- name: arrivals_due
+select event_id, schedule_id from arrivals
+where tenant_id = :tenant and at <= :now order by at, event_id, schedule_id limit :limit
+
+-- name: fire_at
+select id from fires where schedule_id = :schedule and due = :due
+
+-- name: arrival_take
+delete from arrivals where event_id = :event and schedule_id = :schedule
+
 -- name: turn_began
 select at from log where session_id = :session and seq = :seq

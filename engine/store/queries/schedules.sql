@@ -57,8 +57,8 @@ select id, next_at from schedules
 where tenant_id = :tenant and enabled = 1 and next_at <= :now order by next_at, id limit :limit
 
 -- name: fire_add
-insert into fires (id, tenant_id, schedule_id, due, fired_at, status, cause, note)
-values (:id, :tenant, :schedule, :due, :now, :status, :cause, :note)
+insert into fires (id, tenant_id, schedule_id, due, fired_at, status, cause, note, event_id)
+values (:id, :tenant, :schedule, :due, :now, :status, :cause, :note, :event)
 on conflict (schedule_id, due) do nothing
 
 -- name: fire_opened
@@ -161,6 +161,7 @@ select
    where tenant_id = :tenant and status = 'waiting' and due > :after) as wake,
   (select min(due) from subscriptions
    where tenant_id = :tenant and status = 'active' and due > :after) as watch,
+  (select min(at) from arrivals where tenant_id = :tenant and at > :after) as arrival,
   (select min(next_at) from digests
    where tenant_id = :tenant and next_at > :after) as digest,
   (select min(remind_at) from prompts where status = 'pending' and remind_at > :after) as remind,
