@@ -38,6 +38,7 @@ COMMAND = 2.0
 PEOPLE = 2
 #: What a malformed payload raises when it is read.
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+_FAILED = "Something went wrong with that, and the log says more. Try it again."
 _FOREIGN = "This button is not one of mine. See `/inbox`."
 
 _log = logging.getLogger(__name__)
@@ -81,6 +82,8 @@ class Door:
         event, team = body["event"], self.teams.of(body)
         kind = event["type"]
         if kind in ("message", "app_mention"):
+            where = body.get("context_team_id") or body.get("team_id")
+            team.belongs(str(event.get("user") or ""), str(where or ""))  # until it is told better
             await self.post(team, event)
         elif kind == "app_home_opened" and event.get("tab") == "home":
             self.after(self.publish(team, event["user"]))
@@ -119,10 +122,12 @@ class Door:
         working = asyncio.ensure_future(self._once(commanded))
 
         async def tell() -> None:
-            text = _told(commanded, await working)
+            text = await _told(commanded, working)
             await self._whisper(team, event, commanded.target, text)
 
-        await asyncio.wait({working}, timeout=COMMAND)
+        done, _ = await asyncio.wait({working}, timeout=COMMAND)
+        for each in done:
+            each.result()  # what failed is not acknowledged: Slack sends it again
         self.after(tell())
 
     async def _once(self, event: Inbound) -> Receipt:
@@ -278,13 +283,13 @@ class Door:
         if not done:
             self.after(self._late(working, commanded, body["response_url"]))
             return _ack()
-        first, *rest = _shown(_told(commanded, working.result()))
+        first, *rest = _shown(await _told(commanded, working))
         if rest:
             self.after(self._rest(body["response_url"], rest))
         return _answer({"response_type": "ephemeral", **first}) if first else _ack()
 
     async def _late(self, working: asyncio.Future[Receipt], commanded: Commanded, url: str) -> None:
-        await self._rest(url, _shown(_told(commanded, await working)))
+        await self._rest(url, _shown(await _told(commanded, working)))
 
     async def _rest(self, url: str, shown: list[dict[str, Any]]) -> None:
         for each in shown[:5]:  # a response_url takes five answers
@@ -312,10 +317,13 @@ def _as_press(
     return {"actions": [action], "user": user, "container": container}
 
 
-def _told(commanded: Commanded, receipt: Receipt) -> str:
+async def _told(commanded: Commanded, working: Awaitable[Receipt]) -> str:
     """Return what a command says; all that a card holds is shown exactly as it is."""
-    exact = commanded.name == "inbox" and commanded.arguments
-    return receipt.text if exact else typed(receipt.text)
+    try:
+        text = (await working).text
+    except Exception:  # noqa: BLE001  # broad: it is logged, and a command is not sent again
+        return _FAILED
+    return text if commanded.name == "inbox" and commanded.arguments else typed(text)
 
 
 def _shown(text: str) -> list[dict[str, Any]]:

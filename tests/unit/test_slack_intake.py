@@ -425,6 +425,18 @@ async def test_a_slow_command_is_acked_and_answered_later(
     assert (user, shown["response_type"], shown["text"]) == ("UANA", "ephemeral", "late")
 
 
+async def test_a_command_that_fails_says_so_and_one_that_is_said_comes_again(at: Desk) -> None:
+    """Slack sends no slash command a second time, and every message that was not acknowledged."""
+    at.failures.append(RuntimeError("no"))
+    ack = await at.fake.command("status")
+    assert ack.ok and "went wrong" in ack.payload["text"]
+    at.failures.append(RuntimeError("no"))
+    await at.fake.direct_say(" /status")
+    assert not at.fake.acks[-1].ok
+    assert (await at.fake.redeliver()).ok
+    assert [each.name for each in at.of(Commanded)] == ["status"]
+
+
 async def test_a_long_answer_to_a_command_comes_in_parts(at: Desk) -> None:
     at.answer = lambda event: Receipt(status="commanded", text="word " * 4_000)
     ack = await at.fake.command("usage")
