@@ -181,7 +181,7 @@ class Connecting:
         return f"http://127.0.0.1:{self._web.port}"
 
     async def callback(self, place: str) -> str:
-        """Return where a service sends the browser of whoever is in `place` back to; empty: no page."""
+        """Return where a service sends a browser back to, for who is in `place`; empty: no page."""
         base = await self._address(place)
         return base and base + CALLBACK
 

@@ -77,13 +77,13 @@ def _typed(settings: Settings, environ: Mapping[str, str], name: str) -> str:
     from connectors.base import Key
     from connectors.credentials import secret_name
     from connectors.registry import load, secrets_of
-    from engine.clock import mint
+    from engine.clock import mint, system_now
 
     key = next((each for each in load(name).auth if isinstance(each, Key)), None)
     if key is None:
         raise NodError(f"{name} takes no keys.", f"Run: nod connect {name}")
     kept = mint("k")
-    entry = {"kind": "key", **_fields(key)}
+    entry = {"kind": "key", **_fields(key), "at": system_now()}
     secrets_of(environ, settings.data).set(secret_name(kept), json.dumps(entry))
     return kept
 

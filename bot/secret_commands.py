@@ -62,9 +62,13 @@ def listed() -> None:
         typer.echo("No secrets are kept yet.")
         return
     typer.echo(f"Kept in {store.where}:")
-    for name in secrets.names():
+    names = secrets.names()
+    apps = [name for name in names if name.startswith("connection.")]
+    for name in sorted({*names} - {*apps}):
         hidden = " (the variable of that name wins)" if os.environ.get(name) else ""
         typer.echo(f"  {name}{hidden}")
+    if apps:
+        typer.echo(f"  accounts of apps: {len(apps)} (see: nod connections)")
 
 
 @secrets_app.command("delete")

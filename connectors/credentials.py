@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectors import accounts
@@ -33,6 +34,9 @@ MARGIN = 30.0
 LEASE = 60.0
 #: Seconds between two looks at what another process is renewing.
 LOOK = 0.1
+
+#: Seconds after which what opens no account is dropped; until then it may be under way.
+ORPHAN = 3600.0
 
 #: Where the vault keeps what opens an account.
 _PREFIX = "connection."
@@ -139,6 +143,19 @@ class Credentials:
                 _log.info("%s could not be told of an end: %s", account.connector, error)
         await self.drop(account)
         return told
+
+    async def sweep(self) -> int:
+        """Drop what opens no account, which only a crash leaves behind; return how many."""
+        before, dropped = self._now() - ORPHAN, 0
+        names = await asyncio.to_thread(self._secrets.names)
+        for name in (each for each in names if each.startswith(_PREFIX)):
+            id_ = name.removeprefix(_PREFIX)
+            text = await asyncio.to_thread(self._secrets.get, name)
+            known = await self._store.read(partial(accounts.get, account_id=id_))
+            if known is None and text and json.loads(text).get("at", 0.0) < before:
+                await asyncio.to_thread(self._secrets.delete, name)
+                dropped += 1
+        return dropped
 
     async def drop(self, account: Account) -> None:
         """Forget what opens an account, here only."""
@@ -264,7 +281,7 @@ class Credentials:
         return dict(json.loads(text)) if text else None
 
     async def _write(self, account_id: str, entry: Mapping[str, Any]) -> None:
-        name, text = secret_name(account_id), json.dumps(entry)
+        name, text = secret_name(account_id), json.dumps({**entry, "at": self._now()})
         self._hide(held_values(name, text))
         await asyncio.to_thread(self._secrets.set, name, text)
 

@@ -224,6 +224,16 @@ async def test_an_account_disconnected_during_its_renewal_leaves_no_secret(bench
     assert bench.secrets.names() == []
 
 
+async def test_what_a_crash_left_in_the_vault_is_swept_away(bench: Bench) -> None:
+    account = await bench.connected()
+    await bench.credentials.keep("k0000000000bb", {"key": "left"})
+    bench.secrets.set("SLACK_BOT_TOKEN", "xoxb-1")
+    assert await bench.credentials.sweep() == 0  # it may be under way
+    bench.now += 3601.0
+    assert await bench.credentials.sweep() == 1
+    assert bench.secrets.names() == ["SLACK_BOT_TOKEN", secret_name(account.id)]
+
+
 async def test_every_secret_word_is_hidden_from_the_log(bench: Bench) -> None:
     account = await bench.connected(lasts=0.0)
     await bench.credentials.headers(account)
