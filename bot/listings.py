@@ -139,7 +139,6 @@ def schedule_told(
     yield f"Next: {coming if coming and each.enabled and each.held_from is None else _coming(each)}"
     yield f"Reports to: {each.report_to or each.home}"
     yield f"Without asking: {'; '.join(allowed) or 'reads, and writes in a folder of its own'}"
-    yield "Attendance: none; what needs a nod waits for one"
     yield from (f"{label}: {rule}" for label, rule in each.policy.told())
     yield f"Budget: {budget}"
     yield f"What to do: {each.instructions}"

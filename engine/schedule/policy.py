@@ -117,6 +117,7 @@ class Policy:
     def told(self) -> list[tuple[str, str]]:
         """Return what holds, as (label, sentence) lines; each rule is there, set or not."""
         return [
+            ("Unattended", "always; what needs a nod waits for one"),
             ("Missed while Nod was down", _CATCH_UP[self.catch_up]),
             ("Due while a run is at work", _OVERLAP[self.overlap]),
             ("Deadline", _deadline(self.deadline)),

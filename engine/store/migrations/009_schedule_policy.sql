@@ -10,7 +10,7 @@ alter table fires add column tries integer not null default 0; -- after the firs
 alter table fires add column worked double precision not null default 0; -- seconds at work
 alter table fires add column work_since double precision; -- a worker has it; null: nobody
 alter table fires add column look_at double precision; -- when the clock looks at it next
-create index fires_look on fires (look_at) where look_at is not null;
+create index fires_look on fires (tenant_id, look_at) where look_at is not null;
 drop index fires_at_work;
 create index fires_at_work on fires (schedule_id) where status in ('started', 'retrying');
 create index fires_queued on fires (schedule_id, due) where status = 'queued';
