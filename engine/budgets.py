@@ -8,6 +8,7 @@ the same moment see the same sum, so a limit is passed by at most one call of ea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -387,8 +388,11 @@ def card(tx: Tx, found: Standing, subject: str, attended: bool) -> dict[str, Any
     budget, unit = found.budget, found.budget.unit
     assert budget.soft is not None, "only a soft limit asks"
     extra, raised = EXTENSION * budget.soft, max(RAISE * budget.soft, found.used * 1.5)
+    if unit != "money":
+        extra, raised = math.ceil(extra), math.ceil(raised)
     when = {"day": "today", "month": "this month", "run": "in this run"}[budget.period]
-    text = f"{amount(found.used, unit)} of {amount(budget.soft + found.extra, unit)} are spent."
+    limit = amount(budget.soft + found.extra, unit)
+    text = f"Spent so far: {amount(found.used, unit)} of {limit}."
     if budget.hard is not None:
         text += f" At {amount(budget.hard, unit)} turns end."
     return {

@@ -78,7 +78,7 @@ async def test_at_the_soft_limit_the_turn_waits_on_a_card_and_goes_on_when_exten
         assert end(await world.turn(session, "More")) == ("parked", "")
         [card] = await world.pending(session)
         assert (card.kind, card.payload["title"]) == ("grant", "A budget is used up")
-        assert "$0.50 of $0.50 are spent" in card.payload["text"]
+        assert "Spent so far: $0.50 of $0.50" in card.payload["text"]
         await press(world, card, {"kind": "approve"})
         facts = await world.log(session)
         assert end(facts) == ("completed", "")
@@ -411,3 +411,15 @@ async def test_two_workers_on_one_store_share_one_sum(postgres_url: str, tmp_pat
     finally:
         await first.close()
         await second.close()
+
+
+async def test_one_call_more_is_one_call_more(sqlite_store: Store, tmp_path: Path) -> None:
+    async with running(sqlite_store, tmp_path, ScriptedModel(then=said())) as world:
+        await budget(world, unit="calls", soft=1)
+        session = await world.open()
+        await world.turn(session, "Hi")
+        await world.turn(session, "More")
+        [card] = await world.pending(session)
+        assert card.payload["budget"]["extend"] == "Go on: 1 call more today"
+        await press(world, card, {"kind": "approve"})
+        assert end(await world.log(session)) == ("completed", "")
