@@ -77,6 +77,12 @@ CONNECTORS: Mapping[str, Entry] = {
         title="Linear",
         about="issues and comments",
     ),
+    "jira": Entry(
+        module="connectors.jira",
+        more=("connectors.jira_acts",),
+        title="Jira",
+        about="search, issues, comments and their progress",
+    ),
     "google_calendar": Entry(
         module="connectors.google_calendar",
         more=("connectors.google_calendar_acts",),
