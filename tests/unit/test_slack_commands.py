@@ -280,6 +280,7 @@ async def test_people_and_channels_in_a_command_are_those_that_were_chosen(
         (prompt,) = await at.pending()
         told = said(await at.fake.command(f"hand {prompt.id} <@UBEN|ben.miller>"))
         assert told.startswith("ben has the card too")
+        await at.fake.command("settings zone Europe/Berlin", channel="DM")
         card = said(
             await at.fake.command(
                 "schedule every day at 8: say &lt;hi&gt; to <#CSTAND|standup>", channel="DM"
@@ -454,6 +455,7 @@ async def test_the_home_lists_what_waits_runs_and_is_planned(
 ) -> None:
     model = ScriptedModel([SEND])
     async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.command("settings zone Europe/Berlin", channel="DM")
         told = said(await at.fake.command("schedule every day at 8: greet them", channel="DM"))
         assert "card" in told or "confirm" in told.lower()
         planned = await at.card("DANA")
