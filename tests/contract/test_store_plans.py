@@ -47,6 +47,7 @@ def connection() -> Iterator[sqlite3.Connection]:
         pytest.param("fire_at_work", "fires_at_work", id="every-fire-asks-for-the-run-before"),
         pytest.param("fire_queued", "fires_queued", id="every-fire-and-end-asks-for-what-waits"),
         pytest.param("fire_of_session", "fires_session", id="every-take-of-a-run"),
+        pytest.param("schedules_due", "schedules_due", id="every-ring-asks-for-what-is-due"),
         pytest.param("fires_due", "fires_look", id="every-ring-asks-for-runs-to-see-to"),
         pytest.param("sessions_wanted", "sessions_worker", id="the-watch-of-two-workers"),
         pytest.param("sessions_runnable", "sessions_runnable", id="what-is-runnable"),

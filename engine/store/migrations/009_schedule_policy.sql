@@ -14,3 +14,5 @@ create index fires_look on fires (tenant_id, look_at) where look_at is not null;
 drop index fires_at_work;
 create index fires_at_work on fires (schedule_id) where status in ('started', 'retrying');
 create index fires_queued on fires (schedule_id, due) where status = 'queued';
+drop index schedules_due; -- the planner would rather take another that begins with the tenant
+create index schedules_due on schedules (tenant_id, next_at) where enabled = 1;
