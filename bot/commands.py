@@ -14,6 +14,7 @@ from bot import answers, board, cards, keeping, listings
 from bot.budget_commands import BUDGET
 from bot.commanding import Command, Context
 from bot.connect_commands import CONNECT
+from bot.digest import DIGEST
 from bot.hook_commands import HOOK
 from bot.house_commands import HOUSE
 from bot.job_commands import JOBS, job_lines
@@ -416,6 +417,7 @@ COMMANDS: Mapping[str, Command] = _table(
     MCP,
     *CONNECT,
     BUDGET,
+    DIGEST,
     Command(name="threads", usage="", help="your threads on this surface", run=_threads),
     Command(name="sessions", usage="", help="your latest sessions", run=_sessions),
     Command(
