@@ -30,6 +30,8 @@ class Page:
     #: One line each.
     sessions: tuple[str, ...]
     schedules: tuple[str, ...]
+    #: In which the times are that the person writes.
+    zone: str = "UTC"
 
 
 def found_for(
@@ -86,4 +88,5 @@ class Board:
             if running
             else (),
             schedules=tuple(listings.schedule_lines(planned)) if planned else (),
+            zone=people.zone_of(tx, self._tenant, who.id) or self._zone,
         )

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bot.board import Page
 from bot.commands import COMMANDS, Command
 from engine.canonical import clean
+from engine.errors import ScheduleError
 from engine.permissions.base import Mode
+from engine.schedule import proposals
 
 __all__ = ["arguments_of", "commands", "focused", "offers"]
 
 #: https://discord.com/developers/docs/interactions/application-commands
 DESCRIPTION, CHOICES, CHOICE = 100, 25, 100
 
-#: The one option of a command: all its words.
+#: The one option of most commands: all their words.
 OPTION = "words"
 
-_TEXT = 3
+#: Kinds of options, and of channels that a schedule may report to: text and announcements.
+#: https://discord.com/developers/docs/interactions/application-commands#application-command-object-application-command-option-type
+_TEXT, _CHANNEL = 3, 7
+_REPORTED = (0, 5)
+#: The fields of commands that need not be typed as words.
+_FIELDS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "schedule": (
+        {
+            "type": _TEXT,
+            "name": "when",
+            "description": "every weekday at 8; tomorrow 17:30; in 2 hours; 0 8 * * 1-5",
+            "autocomplete": True,
+        },
+        {"type": _TEXT, "name": "instructions", "description": "What to do then"},
+        {
+            "type": _CHANNEL,
+            "name": "report_to",
+            "description": "The channel its runs report to; without it, here",
+            "channel_types": list(_REPORTED),
+        },
+    )
+}
+#: What is offered before anything was typed.
+_TIMES = (
+    "every weekday at 8",
+    "every day at 9",
+    "every monday at 10",
+    "tomorrow 9:00",
+    "in 2 hours",
+    "every hour",
+)
+#: What a schedule's command can do with one that is there.
+_OF_SCHEDULES = ("show", "run", "pause", "resume", "history", "edit", "remove")
 #: Commands whose first word is the id of a card.
 _OF_CARDS = frozenset({"inbox", "approve", "deny", "answer", "edit"})
 
@@ -38,25 +72,42 @@ def _command(command: Command) -> dict[str, Any]:
     }
     if command.most != 0:
         option = {"type": _TEXT, "name": OPTION, "description": _cut(command.usage, DESCRIPTION)}
-        made["options"] = [{**option, "required": command.least > 0, "autocomplete": True}]
+        words = {**option, "required": command.least > 0, "autocomplete": True}
+        made["options"] = [*_FIELDS.get(command.name, ()), words]
     return made
 
 
-def arguments_of(data: Mapping[str, Any]) -> str:
-    """Return what was typed behind a command."""
-    return " ".join(str(each.get("value", "")) for each in data.get("options", ()))
+def arguments_of(data: Mapping[str, Any], place: Callable[[str], str]) -> str:
+    """Return what was typed behind a command; fields become the words they stand for.
+
+    `place` names a channel by its id, as words do.
+    """
+    given = {str(each.get("name")): str(each.get("value", "")) for each in data.get("options", ())}
+    if not (given.keys() - {OPTION}):
+        return given.get(OPTION, "")
+    where = f" to {place(given['report_to'])}" if "report_to" in given else ""
+    return f"{given.get('when', '')}: {given.get('instructions', '')}{where}"
 
 
-def focused(data: Mapping[str, Any]) -> str:
-    """Return what was typed so far, of the option that is being typed."""
-    typed = (each.get("value", "") for each in data.get("options", ()) if each.get("focused"))
-    return str(next(typed, ""))
+def focused(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of the option that is being typed, and what was typed so far."""
+    for each in data.get("options", ()):
+        if each.get("focused"):
+            return str(each.get("name")), str(each.get("value", ""))
+    return OPTION, ""
 
 
-def offers(name: str, typed: str, page: Page | None) -> list[dict[str, str]]:
+def offers(
+    name: str, option: str, typed: str, page: Page | None, now: float
+) -> list[dict[str, str]]:
     """Return what may be meant, for somebody with this board; the value is all the words."""
     word, space, rest = typed.partition(" ")
-    if page is None or (space and name not in _OF_CARDS):
+    if page is None:
+        return []
+    if name == "schedule":
+        found = _times(typed, page.zone, now) if option == "when" else _planned(typed, page)
+        return _chosen(found)
+    if space and name not in _OF_CARDS:
         return []
     if name == "mode":
         return _chosen((str(mode), str(mode)) for mode in Mode if str(mode).startswith(typed))
@@ -67,6 +118,32 @@ def offers(name: str, typed: str, page: Page | None) -> list[dict[str, str]]:
     ]
     found = [(prompt, told) for prompt, told in asked if word.casefold() in told.casefold()]
     return _chosen((f"{prompt}{space}{rest}", told) for prompt, told in found)
+
+
+def _times(typed: str, zone: str, now: float) -> Iterable[tuple[str, str]]:
+    """Yield times that are understood, each with what it means."""
+    wanted = " ".join(typed.split()).casefold()
+    for each in (typed, *(time for time in _TIMES if wanted in time)):
+        try:
+            when = proposals.read(each, zone, now)[0]
+        except ScheduleError:  # not whole yet
+            continue
+        yield each, f"{each} · {when}"
+
+
+def _planned(typed: str, page: Page) -> Iterable[tuple[str, str]]:
+    """Yield what can be done with the schedules that are there."""
+    verb, space, start = typed.partition(" ")
+    if not space:
+        yield from ((each, each) for each in ("list", *_OF_SCHEDULES) if each.startswith(verb))
+    elif verb in _OF_SCHEDULES and " " not in start:
+        ids = {line.partition(" ")[0]: " ".join(line.split()) for line in page.schedules}
+        wanted = start.casefold()
+        yield from (
+            (f"{verb} {id}", f"{verb} {told}")
+            for id, told in ids.items()
+            if wanted in told.casefold()
+        )
 
 
 def _chosen(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:

@@ -10,6 +10,7 @@ import asyncio
 import io
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import discord
@@ -65,6 +66,7 @@ class Pressing:
         self._posts = posts
         self._forms = ground.forms
         self._board = ground.board
+        self._now = ground.now
         self._counts = ground.counts
         self._take = take
         self._patience = patience
@@ -87,7 +89,7 @@ class Pressing:
             target=str(place),
             person=author_of(interaction.user),
             name=str(data["name"]),
-            arguments=discord_commands.arguments_of(data),
+            arguments=discord_commands.arguments_of(data, partial(_channel, interaction)),
             direct=place.is_direct,
         )
         await self._taken(event, answer, _LATER_MESSAGE)
@@ -95,7 +97,8 @@ class Pressing:
     async def _offer(self, interaction: discord.Interaction[Any], answer: _Answer) -> None:
         data, person = _data(interaction), str(interaction.user.id)
         page = await self._board.page("discord", person, str(_place(interaction)))
-        found = discord_commands.offers(str(data["name"]), discord_commands.focused(data), page)
+        option, typed = discord_commands.focused(data)
+        found = discord_commands.offers(str(data["name"]), option, typed, page, self._now())
         await answer.first(_CHOICES, {"choices": found})
 
     async def _component(self, interaction: discord.Interaction[Any], answer: _Answer) -> None:
@@ -170,6 +173,12 @@ class Pressing:
 def _data(interaction: discord.Interaction[Any]) -> Mapping[str, Any]:
     data: Any = interaction.data or {}
     return data  # type: ignore[no-any-return]
+
+
+def _channel(interaction: discord.Interaction[Any], id: str) -> str:
+    """Return the target of a channel that was picked."""
+    guild = getattr(interaction.client.get_channel(int(id)), "guild", None)
+    return str(Place(guild=str(guild.id), channel=id)) if guild else f"<#{id}>"
 
 
 def _place(interaction: discord.Interaction[Any]) -> Place:

@@ -224,13 +224,18 @@ class FakeDiscord(Gateway):
         data = {"custom_id": modal["custom_id"], "components": parts}
         return await self._interact(5, opened.channel, user, data, opened.message)
 
-    async def command(self, channel: str, user: Json, name: str, words: str = "") -> Pressed:
-        """Give a command that the application has told of."""
-        return await self._interact(2, channel, user, self._commanded(name, words))
+    async def command(
+        self, channel: str, user: Json, name: str, words: str = "", **fields: str
+    ) -> Pressed:
+        """Give a command that the application has told of, with its words, or its fields."""
+        given = {**({"words": words} if words else {}), **fields}
+        return await self._interact(2, channel, user, self._commanded(name, given))
 
-    async def complete(self, channel: str, user: Json, name: str, typed: str) -> list[Json]:
-        """Type at a command; return what is offered."""
-        data = self._commanded(name, typed, focused=True)
+    async def complete(
+        self, channel: str, user: Json, name: str, typed: str, option: str = "words"
+    ) -> list[Json]:
+        """Type at an option of a command; return what is offered."""
+        data = self._commanded(name, {option: typed}, focused=option)
         found = await self._interact(4, channel, user, data)
         await self.until(lambda: bool(found.answers))
         return list(found.answers[0][1]["choices"])
@@ -311,13 +316,22 @@ class FakeDiscord(Gateway):
         async with self.changed:
             self.changed.notify_all()
 
-    def _commanded(self, name: str, words: str, focused: bool = False) -> Json:
+    def _commanded(self, name: str, given: Mapping[str, str], focused: str = "") -> Json:
         known = next(each for each in self.commands if each["name"] == name)
-        data: Json = {"id": known["id"], "name": name, "type": 1}
-        if words or focused:
-            option = known["options"][0]["name"]
-            data["options"] = [{"type": 3, "name": option, "value": words, "focused": focused}]
-        return data
+        options = {each["name"]: each for each in known.get("options", ())}
+        made: list[Json] = []
+        for option, value in given.items():
+            kind = options[option]["type"]
+            if kind == 7 and self.channels[value]["type"] not in options[option]["channel_types"]:
+                raise ValueError(f"the picker does not offer the channel {value}")
+            each: Json = {"type": kind, "name": option, "value": value}
+            if focused:
+                assert options[option].get("autocomplete"), f"{option} is not completed"
+                each["focused"] = option == focused
+            made.append(each)
+        missing = [each for each, o in options.items() if o.get("required") and each not in given]
+        assert focused or not missing, f"the app asks for {missing} first"
+        return {"id": known["id"], "name": name, "type": 1, **({"options": made} if made else {})}
 
     async def _interact(
         self, kind: int, channel: str, user: Json, data: Json, message: Json | None = None

@@ -198,8 +198,21 @@ def check_commands(commands: Sequence[Mapping[str, Any]]) -> None:
     if len(commands) > 100 or len(names) != len(set(names)):
         raise form("commands", "Application command names must be unique, 100 at most")
     for each in commands:
-        for named in (each, *each.get("options", ())):
+        options = each.get("options", ())
+        for named in (each, *options):
             if not re.fullmatch(r"[-_a-z0-9]{1,32}", named["name"]):
                 raise form("name", "String value did not match validation regex.")
             if not 1 <= len(named["description"]) <= 100:
                 raise form("description", "Must be between 1 and 100 in length.")
+        if len(options) > 25 or len({each["name"] for each in options}) != len(options):
+            raise form("options", "Option names must be unique, 25 at most")
+        needed = [bool(option.get("required")) for option in options]
+        if needed != sorted(needed, reverse=True):
+            raise form("options", "Required options must be placed before non-required options")
+        for option in options:
+            if option["type"] not in range(3, 12):
+                raise form("type", "is not one of the kinds of options")
+            if option.get("autocomplete") and option["type"] not in (3, 4, 10):
+                raise form("autocomplete", "only for text and numbers")
+            if "channel_types" in option and option["type"] != 7:
+                raise form("channel_types", "only for channels")
