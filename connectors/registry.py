@@ -83,6 +83,12 @@ CONNECTORS: Mapping[str, Entry] = {
         title="Jira",
         about="search, issues, comments and their progress",
     ),
+    "notion": Entry(
+        module="connectors.notion",
+        more=("connectors.notion_acts",),
+        title="Notion",
+        about="search, pages, databases, comments",
+    ),
     "google_calendar": Entry(
         module="connectors.google_calendar",
         more=("connectors.google_calendar_acts",),
