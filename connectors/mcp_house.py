@@ -27,7 +27,7 @@ from connectors.mcp_tools import Listed, group_of, tools_of
 from connectors.registry import Entry, Secrets
 from engine import people
 from engine.canonical import dumps, loads
-from engine.errors import NeedsConnection, NodError, SettingsError, ToolError
+from engine.errors import NeedsConnection, NodError, ToolError
 from engine.sandbox.leftovers import end_marked
 from engine.sessions import Session
 from engine.store.base import Store, Tx
@@ -149,7 +149,7 @@ class Servers:
         """Take in what was changed: start what is new, stop what is gone or different."""
         async with self._turn:
             self._kept = await self._store.read(lambda tx: mcp_kept.kept(tx, self._tenant))
-            wanted = {each.name: each for each in self._effective()}
+            wanted = {each.name: each for each in mcp_kept.effective(self._written, self._kept)}
             old = [n for n, held in self._held.items() if wanted.get(n) != held.server]
             leaving = [self._held.pop(name) for name in old]
             for each in leaving:
@@ -160,14 +160,6 @@ class Servers:
                 await asyncio.to_thread(end_marked, self._mark)  # of a Nod that was killed
             for name in wanted.keys() - self._held.keys():
                 await self._start(wanted[name])
-
-    def _effective(self) -> list[Server]:
-        """Return the servers that are on; one that was kept and no longer fits is left out."""
-        try:
-            return mcp_kept.effective(self._written, self._kept)
-        except SettingsError as error:
-            _log.error("%s", error)
-            return [each for each in read_servers(self._written) if each.name not in self._kept.off]
 
     def nudge(self) -> None:
         """Something about servers may have been written; look, without being waited for."""

@@ -7,6 +7,7 @@ anything can have been done, and an answer has a limit of bytes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ UNAUTHORIZED, REFUSED, BUSY, UNREACHABLE, FAILED = 40401, 40403, 40429, 40500, 4
 ANSWER, REASON = 32_000_000, 2_000
 #: Seconds to connect and to send; between two pieces of an answer.
 CONNECT, PIECE = 15.0, 300.0
+#: Seconds for the end of a session to be told.
+FAREWELL = 2.0
 
 
 @asynccontextmanager
@@ -74,6 +77,9 @@ class _Door(httpx2.AsyncClient):
     """A client whose failed calls come back as JSON-RPC errors with our codes."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        if request.method == "DELETE":  # only a farewell: nobody waits long for its answer
+            async with asyncio.timeout(FAREWELL):
+                return await super().send(request, **options)
         try:
             response = await super().send(request, **options)
         except NeedsConnection as error:

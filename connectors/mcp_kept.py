@@ -6,6 +6,7 @@ place.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,9 @@ from engine.store.base import Tx
 __all__ = ["HOW", "Kept", "add", "declare", "effective", "kept", "remove", "switch"]
 
 _ROW = "mcp"
+
+_log = logging.getLogger(__name__)
+
 #: What can be said of a tool: it is not offered, it only reads, it is asked about; or nothing.
 HOW = ("off", "read", "ask", "default")
 
@@ -46,11 +50,16 @@ def kept(tx: Tx, tenant: str) -> Kept:
 
 
 def effective(written: Mapping[str, Any], held: Kept) -> list[Server]:
-    """Return the servers that are on, from nod.toml's tables and what is kept, by name."""
+    """Return the servers that are on, from nod.toml's tables and what is kept, by name.
+
+    A kept one that no longer fits is left out; raises SettingsError for a table of nod.toml.
+    """
     found = {each.name: each for each in read_servers(written)}
     for name, table in held.servers.items():
-        if name not in found:
-            found[name] = read_server(name, table)
+        try:
+            found.setdefault(name, read_server(name, table))
+        except SettingsError as error:
+            _log.error("an MCP server is left out: %s", error)
     on = [found[name] for name in sorted(found) if name not in held.off]
     return [_switched(each, held.tools.get(each.name, {})) for each in on]
 

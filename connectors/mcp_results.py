@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.mcp_schemas import shortened
+from connectors.mcp_schemas import defused, shortened
 from connectors.mcp_tools import taint_of
 from engine.canonical import dumps, loads
 from engine.tools.base import Artifact, Result, ToolContext
@@ -57,7 +57,9 @@ class _Made:
         self.files: list[Artifact] = []
 
     def result(self, server: str, *, ok: bool = True) -> Result:
-        text = "\n".join(self.text).strip() or ("The server gave no text." if ok else "It failed.")
+        text = defused("\n".join(self.text)).strip() or (
+            "The server gave no text." if ok else "It failed."
+        )
         if len(text) > CHARACTERS:
             text = f"{text[:CHARACTERS]}\n[The server sent more; it was dropped.]"
         return Result(text=text, ok=ok, artifacts=tuple(self.files), taint=taint_of(server))

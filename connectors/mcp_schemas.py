@@ -6,6 +6,7 @@ could hold up the process, and the server checks its own patterns anyway.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ SIZE = 60_000
 DEPTH = 24
 #: Characters of one description.
 DESCRIPTION = 400
+
+_NOTE = re.compile(r"<(?=\s*/?\s*nod-)", re.IGNORECASE)
 
 _DROPPED = frozenset(
     "pattern patternProperties format $id $anchor $dynamicRef $dynamicAnchor $comment $vocabulary "
@@ -81,7 +84,13 @@ def _cleaned(schema: Any, depth: int) -> Any:
     return made
 
 
+def defused(text: str) -> str:
+    """Return outside text in which nothing looks like a note that only Nod writes."""
+    return _NOTE.sub("‹", text)
+
+
 def shortened(text: str, limit: int) -> str:
     """Return outside text on one line for a model: no control characters, at most `limit` long."""
+    text = defused(text)
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return plain if len(plain) <= limit else f"{plain[: limit - 1]}…"

@@ -26,7 +26,7 @@ async def judge(
     Tools in `closed` are none of this session's.
     """
     standing: list[Rule] = []
-    if any(call.risk == "external" for call in calls):
+    if any(_ruled(engine, session, call) for call in calls):
         standing = await engine.store.read(lambda tx: _rules(tx, session, engine.now()))
     scene = _scene(engine, session, standing)
     if not any(_touches_files(engine, call) for call in calls):
@@ -53,6 +53,13 @@ def recorded(body: Mapping[str, Any]) -> Verdict:
         reason=body["reason"],
         target=tuple(body["target"]),
     )
+
+
+def _ruled(engine: Engine, session: Session, call: Call) -> bool:
+    """Say whether a standing rule could decide: also about a read that leaves, under taint."""
+    declared = engine.tools.get(call.name)
+    leaves = declared is not None and declared.egress is not None
+    return call.risk == "external" or (bool(session.taint) and leaves)
 
 
 def _touches_files(engine: Engine, call: Call) -> bool:

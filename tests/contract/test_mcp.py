@@ -244,6 +244,7 @@ async def test_hostile_names_and_schemas_become_safe_or_are_left_out(
         assert loud
         assert len(loud.description) < 1_200
         assert "\x1b" not in loud.description
+        assert "<nod-note>" not in loud.description
         assert "\n" not in loud.description
         refs = nod.tools.get(offered["refs"])
         assert refs and refs.parameters
@@ -267,7 +268,6 @@ async def test_a_list_against_the_protocol_says_where(store: Store, tmp_path: Pa
         pytest.param("structured", '{"answer":42}', id="structured"),
         pytest.param("junk", "after the junk", id="junk-between-messages"),
         pytest.param("linked", "[Resource one: memo://one]\n[memo://two]\nCall Ana.", id="links"),
-        pytest.param("ask", "asked", id="asks-the-client-for-what-it-does-not-give"),
     ],
 )
 async def test_what_a_tool_gives_becomes_text(
@@ -278,6 +278,17 @@ async def test_what_a_tool_gives_becomes_text(
         result = await nod.call(f"mcp_fake_{tool}")
         assert (result.text, result.ok) == (text, tool != "fail")
         assert nod.state() == State.READY
+
+
+async def test_a_server_that_asks_for_more_is_refused_and_goes_on(
+    store: Store, tmp_path: Path
+) -> None:
+    async with house(store, tmp_path, fake=fake()) as nod:
+        await nod.ready()
+        assert (await nod.call("mcp_fake_ask")).text == "asked"
+        async with asyncio.timeout(5):
+            while json.loads((await nod.call("mcp_fake_calls")).text)["refused"] < 3:
+                await asyncio.sleep(0.05)
 
 
 async def test_a_refused_call_did_nothing(store: Store, tmp_path: Path) -> None:

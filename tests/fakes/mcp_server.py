@@ -144,6 +144,8 @@ class Server:
         self.ready = False
         self.calls = 0
         self.cancelled: list[Any] = []
+        #: What the client refused to do for us.
+        self.refused = 0
         self.tools = [*(HOSTILE if asked.hostile else TOOLS)]
         if asked.wrong_list:
             self.tools.append({"name": "list", "inputSchema": {"type": "array"}})
@@ -156,6 +158,9 @@ class Server:
 
     def hear(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params") or {}
+        if method is None:
+            self.refused += "error" in message
+            return
         if "id" not in message:
             if method == "notifications/initialized":
                 self.ready = True
@@ -302,7 +307,11 @@ class Server:
         return {"content": [], "structuredContent": {"answer": 42}}
 
     def do_calls(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return _text(json.dumps({"calls": self.calls, "cancelled": len(self.cancelled)}))
+        return _text(
+            json.dumps(
+                {"calls": self.calls, "cancelled": len(self.cancelled), "refused": self.refused}
+            )
+        )
 
     def do_junk(self, arguments: dict[str, Any]) -> dict[str, Any]:
         with self.lock:

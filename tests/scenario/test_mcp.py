@@ -88,6 +88,23 @@ async def test_what_the_owner_calls_a_read_asks_only_when_outside_text_is_in_pla
     assert prompt.payload["taint"] == ["mcp:fake"]
 
 
+async def test_a_standing_rule_lets_a_read_leave_under_outside_text(
+    store: Store, tmp_path: Path
+) -> None:
+    reads = [calls(call("mcp_fake_add", a=n, b=n)) for n in (1, 2, 3)]
+    model = ScriptedModel([*reads, "Done."])
+    async with running(store, tmp_path, model) as world, served(world, tmp_path, read=["add"]):
+        session = await world.open()
+        await world.turn(session, "Add them.")
+        (prompt,) = await world.pending(session)
+        await world.answer(prompt, "always")
+        await world.settle()
+        assert not await world.pending(session)
+        facts = await world.log(session)
+    done = [fact.body["content"] for fact in facts if fact.kind is Kind.TOOL_FINISHED]
+    assert done == ["2", "4", "6"]
+
+
 async def test_a_call_that_was_lost_on_its_way_is_asked_about_and_not_repeated(
     store: Store, tmp_path: Path
 ) -> None:
