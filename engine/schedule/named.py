@@ -95,7 +95,8 @@ def fire_event(
         return None
     connector = _connector_of(name, source)
     tx.run("wakes_come", tenant=tenant, event=name, id=event, connector=connector, now=now)
-    tx.run("arrivals_add", event=event, tenant=tenant, cron=f"{EVENT}{name}", now=now)
+    line_of = f"{EVENT}{name}"
+    tx.run("arrivals_add", event=event, tenant=tenant, cron=line_of, connector=connector, now=now)
     line = Line(who=source or name, text=payload, taint=taint)
     subscriptions.hear(tx, tenant, f"event:{name}", line, now, connector)
     return event

@@ -40,6 +40,7 @@ _CASCADE = (
 #: What belongs to no session, and goes at the age of a person's.
 _LOOSE = (
     "retention_loose_mail",
+    "retention_loose_events",
     "retention_loose_votes",
     "retention_loose_prompts",
     "retention_loose_deliveries",

@@ -33,7 +33,7 @@ alter table wakes add column event text not null default '';
 alter table wakes add column event_id text not null default ''; -- the one that came
 alter table wakes add column tries integer not null default 0;
 alter table wakes add column created_at double precision not null default 0;
-create index wakes_event on wakes (tenant_id, event) where status = 'waiting' and event <> '';
+create index wakes_event on wakes (tenant_id, event) where status = 'waiting';
 
 -- Schedules that an event which came is to start, and when.
 create table arrivals (

@@ -68,10 +68,17 @@ update hooks set calls = calls + 1, last_at = :now where id = :id and status = '
 -- name: hook_revoke
 update hooks set status = 'revoked' where id = :id
 
+-- Not where the connector that the event is of was switched off.
 -- name: arrivals_add
 insert into arrivals (tenant_id, event_id, schedule_id, at)
 select tenant_id, :event, id, :now from schedules
 where tenant_id = :tenant and cron = :cron and enabled = 1
+  and not exists (
+    select 1 from gates g
+    where g.tenant_id = :tenant and g.connector = :connector
+      and (g.scope = 'persona:' || schedules.persona or g.scope = 'person:' || schedules.owner_id
+           or g.scope = 'channel:' || schedules.home
+           or g.scope || '/' = substr('channel:' || schedules.home, 1, length(g.scope) + 1)))
 
 -- name: arrival_add
 insert into arrivals (tenant_id, event_id, schedule_id, at)

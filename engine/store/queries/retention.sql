@@ -89,6 +89,13 @@ where session_id is null and at < :before and not exists (
   where p.tenant_id = mailbox.tenant_id and p.kind = 'access' and p.status = 'pending'
     and mailbox.principal_id = 'identity:' || p.subject)
 
+-- name: retention_loose_events
+delete from events
+where at < :before
+  and not exists (select 1 from wakes w where w.event_id = events.id and w.status = 'waiting')
+  and not exists (select 1 from arrivals a where a.event_id = events.id)
+  and not exists (select 1 from fires f where f.event_id = events.id and f.status = 'queued')
+
 -- name: retention_loose_votes
 delete from votes where prompt_id in (
   select id from prompts
