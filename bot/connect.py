@@ -134,35 +134,40 @@ class Connecting:
 
     # -- giving a link
 
-    async def offer(self, person: Person, name: str, place: str, *, device: bool = False) -> str:
+    async def offer(
+        self, person: Person, name: str, place: str, *, device: bool = False, pressed: bool = False
+    ) -> str:
         """Return what the person is told, privately, so that they can connect `name`.
 
         `place` is the thread_target where they asked; the outcome is told there. `device` asks
-        for a code, also where there is a page. Raises NodError when there is no such connector,
-        or no way to it from there.
+        for a code, also where there is a page; `pressed` says that they pressed a button, whose
+        answer some platforms show in a window that opens no link. Raises NodError when there is
+        no such connector, or no way to it from there.
         """
         entry = self._entry(name)
         found = await self._ways(name)
         base = "" if device else await self._address(place)
         if not base:
-            return await self._by_device(person, name, entry, found, place)
+            text = await self._by_device(person, name, entry, found, place)
+            return await self._aside(person, place, text, pressed)
         link = await self._links.add(name, person.id, place)
         text = (
             f"Connect {entry.title} here, within {LINK / 60:.0f} minutes: {base}/connect/{link}\n"
             f"The link is for you alone and works once: what you connect acts as you."
         )
+        return await self._aside(person, place, text, pressed)
+
+    async def _aside(self, person: Person, place: str, text: str, pressed: bool) -> str:
+        """Send the text to where only the person reads it, and return what is said in `place`."""
         if ThreadTarget.parse(place).surface in PRIVATE:
             return text
-        return await self._aside(person, place, text)
-
-    async def _aside(self, person: Person, place: str, text: str) -> str:
-        """Send the text to where only the person reads it, and return what is said in `place`."""
         tenant = self._house.tenant
         found = await self._store.read(lambda tx: people.places_of(tx, tenant, person.id))
         surface = ThreadTarget.parse(place).surface
         direct = next((each for each in found if ThreadTarget.parse(each).surface == surface), "")
-        if place in found:
+        if place in found and not pressed:
             return text
+        direct = place if place in found else direct
         if not direct or self._whisper is None:
             raise ConnectError("Others read this place.", "Write /connect to me in private.")
         await self._whisper(direct, text)
@@ -387,7 +392,9 @@ class Connecting:
                 surface = ThreadTarget.parse(place).surface
                 taken = answers.take(tx, house, prompt, {"kind": "done"}, person, surface)
                 moved += taken[1]
-        self._tell(tx, place, f"{self._entry(account.connector).title} is connected.", account.id)
+        whose = "" if ThreadTarget.parse(place).surface in CONSOLE else f" for {plain(person.name)}"
+        text = f"{self._entry(account.connector).title} is connected{whose}."
+        self._tell(tx, place, text, account.id)
         return moved
 
     def _tell(self, tx: Tx, place: str, text: str, about: str) -> None:
@@ -429,8 +436,7 @@ class Connecting:
             f"Connect {entry.title}: open {grant.url} and enter the code `{grant.user_code}` "
             f"within {(grant.until - self._house.now()) / 60:.0f} minutes."
         )
-        surface = ThreadTarget.parse(place).surface
-        return text if surface in PRIVATE else await self._aside(person, place, text)
+        return text
 
     async def _wait(
         self, person: Person, name: str, auth: OAuth, grant: DeviceGrant, place: str

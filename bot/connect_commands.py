@@ -31,11 +31,20 @@ async def _connect(context: Context, given: list[str]) -> str:
     if not given:
         return await _listed(context, connecting)
     name = given[0].lower()
-    if given[1:] == ["device"]:
-        return await connecting.offer(context.person, name, context.target, device=True)
-    if len(given) == 2:
+    device = given[1:] == ["device"]
+    if len(given) == 2 and not device:
         return await _kept(context, connecting, name, given[1])
-    return await connecting.offer(context.person, name, context.target)
+    place = await context.store.read(lambda tx: _place(tx, context))
+    return await connecting.offer(context.person, name, place, device=device)
+
+
+def _place(tx: Tx, context: Context) -> str:
+    """Return where the outcome is told: the thread, or in private when it was asked beside them."""
+    if not context.beside:
+        return context.target
+    found = people.places_of(tx, context.tenant, context.person.id)
+    near = (each for each in found if ThreadTarget.parse(each).surface == context.surface)
+    return next(near, context.target)
 
 
 async def _kept(context: Context, connecting: Connecting, name: str, where: str) -> str:

@@ -98,7 +98,7 @@ class Pages:
             _COOKIE,
             cookie,
             max_age=int(LINK),
-            path="/connect",
+            path="/",  # whoever stands in front of Nod may serve it below a path of its own
             httponly=True,
             samesite="Lax",
             secure=self._secure,
@@ -126,7 +126,7 @@ class Pages:
         except NodError as error:
             return _failed(error)
         response = _done(done)
-        response.del_cookie(_COOKIE, path="/connect")
+        response.del_cookie(_COOKIE, path="/")
         return response
 
 

@@ -15,6 +15,7 @@ from bot.answers import House
 from bot.connect import Connecting
 from bot.surfaces.base import Commanded, Edited, Inbound, Pressed, Receipt, Said, Surface
 from engine import inbox, people, sessions
+from engine.canonical import dumps
 from engine.errors import NodError, PromptError
 from engine.inbox import Person, Prompt
 from engine.store.base import Store, Tx
@@ -54,11 +55,9 @@ class Doorkeeper:
 
     async def look(self, event: Inbound) -> Inbound | Receipt:
         """Return the event as it may go on, or what became of it already."""
-        if isinstance(event, Pressed):
-            return await self._pressed(event)
-        what = pasted.found(event.arguments if isinstance(event, Commanded) else event.text)
+        what = pasted.found(_words(event))
         if not what:
-            return event
+            return await self._pressed(event) if isinstance(event, Pressed) else event
         if isinstance(event, Said) and not await self._is_ours(event):
             return replace(event, text=pasted.blotted(event.text))
         return await self._refused(event, what)
@@ -75,12 +74,12 @@ class Doorkeeper:
             is not None
         )
 
-    async def _refused(self, event: Said | Edited | Commanded, what: str) -> Receipt:
+    async def _refused(self, event: Inbound, what: str) -> Receipt:
         platform = ThreadTarget.parse(event.target).surface
         key = f"{platform}:{event.event}"
         if not await self._store.write(lambda tx: self._note(tx, event, key, "key")):
             return Receipt(status="duplicate")
-        gone = not isinstance(event, Commanded) and await self._erase(platform, event)
+        gone = isinstance(event, Said | Edited) and await self._erase(platform, event)
         _log.warning("%s was pasted on %s; it was not taken", what, platform)
         if isinstance(event, Said) and event.bot:
             return Receipt(status="refused")
@@ -137,7 +136,7 @@ class Doorkeeper:
                 return event  # decided already, or nobody we know: the intake says so
             person, prompt = found
             name = str(prompt.payload["connector"])
-            text = await self._connecting.offer(person, name, event.target)
+            text = await self._connecting.offer(person, name, event.target, pressed=True)
         except NodError as error:
             return Receipt(status="refused", text=str(error))
         return Receipt(status="answered", session=prompt.session, text=text)
@@ -152,3 +151,12 @@ class Doorkeeper:
             raise PromptError("Only the one who was asked can connect this.", "It acts as them.")
         pressing.add_ref(tx, prompt, event, self._house.now())
         return person, prompt
+
+
+def _words(event: Inbound) -> str:
+    """Return everything a person wrote with the event."""
+    if isinstance(event, Commanded):
+        return event.arguments
+    if isinstance(event, Pressed):
+        return f"{event.text}\n{dumps(event.arguments or {})}"
+    return event.text

@@ -243,7 +243,7 @@ class Vendor:
         if status >= 500 or status == 429:
             raise OAuthError(f"The service gave no token (status {status}).", "Try again later.")
         try:
-            said = protocol.parse_request_body_response(text)
+            said = protocol.parse_request_body_response(_of_person(text))
         except OAuth2Error as error:
             raise _said(error) from None
         except (ValueError, TypeError, AttributeError):
@@ -287,6 +287,21 @@ class Vendor:
                 f"The service that gives tokens did not answer ({type(error).__name__}).",
                 "Try again later.",
             ) from None
+
+
+def _of_person(text: str) -> str:
+    """Return the answer with a person's token on top, which Slack puts under `authed_user`.
+
+    https://docs.slack.dev/reference/methods/oauth.v2.access
+    """
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return text
+    person = said.get("authed_user") if isinstance(said, dict) else None
+    if not isinstance(person, dict) or "access_token" not in person or "access_token" in said:
+        return text
+    return json.dumps({**said, **person})
 
 
 def _secret(auth: OAuth, client: Client) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,20 @@ async def test_a_pasted_key_is_deleted_and_goes_no_further(
         assert (await chat.take(given)).status == "refused"
         await chat.world.settle()
         assert model.requests == []
+        assert KEY.encode() not in raw(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["text", "arguments"])
+async def test_a_key_in_a_form_goes_no_further(
+    part: str, sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel([calls(call("ask_acme"))])
+    async with at_acme(sqlite_store, tmp_path, monkeypatch, model) as (chat, _, _):
+        prompt = await waiting(chat)
+        given = KEY if part == "text" else {"command": f"curl -H 'Authorization: {KEY}'"}
+        press = replace(pressed(chat, prompt, "deny"), **{part: given})
+        assert (await chat.take(press)).status == "refused"
+        assert len(await chat.world.pending(str(prompt.session))) == 1
         assert KEY.encode() not in raw(tmp_path)
 
 

@@ -113,7 +113,7 @@ async def test_without_an_address_a_code_is_given_and_waited_for(
     (account,) = await acme.accounts()
     assert account.owner == BO.id
     ((place, payload),) = await acme.told()
-    assert (place, loads(payload)["text"]) == ("slack:T1/C1/1.1", "Acme & Co is connected.")
+    assert (place, loads(payload)["text"]) == ("slack:T1/C1/1.1", "Acme & Co is connected for Bo.")
 
 
 async def test_a_code_that_is_turned_down_is_told_in_the_thread(
@@ -168,9 +168,12 @@ async def test_a_link_goes_where_only_the_person_reads_it(
 
         await acme.store.write(known)
         assert await do(acme, "connect acme", BO, CHANNEL) == "I have sent you the link in private."
-        ((place, text),) = acme.whispers
+        ((place, text),) = list(acme.whispers)
         assert (place, "https://nod.example/connect/" in text) == (DM, True)
         assert "https://nod.example/connect/" in await do(acme, "connect acme", BO, DM)
+        said = await acme.connecting.offer(BO, "acme", DM, pressed=True)
+        assert said == "I have sent you the link in private."
+        assert [place for place, _ in acme.whispers] == [DM, DM]
         assert text.split("/connect/")[1].split()[0].encode() not in b"".join(
             file.read_bytes() for file in tmp_path.glob("nod.db*")
         )

@@ -160,6 +160,21 @@ async def test_the_words_of_a_service_stay_there(bench: Bench) -> None:
     assert "do as" not in str(caught.value)
 
 
+async def test_a_token_of_a_person_is_found_where_slack_puts_it(bench: Bench) -> None:
+    bench.server.raw = (
+        '{"ok": true, "team": {"id": "T1"}, "authed_user": {"id": "U1", '
+        '"scope": "chat:write,im:read", '
+        '"access_token": "xoxp-1", "token_type": "user", "expires_in": 60}}'
+    )
+    token = await bench.vendor.refresh(bench.auth, CLIENT, Token(access="a", refresh="r"))
+    assert (token.access, token.refresh) == ("xoxp-1", "r")
+    assert token.scopes == ("chat:write", "im:read")
+    bench.server.raw = '{"ok": false, "error": "invalid_refresh_token"}'
+    with pytest.raises(OAuthError) as caught:
+        await bench.vendor.refresh(bench.auth, CLIENT, Token(access="a", refresh="r"))
+    assert caught.value.gone
+
+
 async def test_the_secret_goes_in_a_header_where_the_service_wants_that(bench: Bench) -> None:
     auth = replace(bench.auth, client_auth="basic")
     given = bench.server.grant()
