@@ -91,6 +91,7 @@ class Pressing:
             name=str(data["name"]),
             arguments=discord_commands.arguments_of(data, partial(_channel, interaction)),
             direct=place.is_direct,
+            beside=not (place.is_direct or place.thread),
         )
         await self._taken(event, answer, _LATER_MESSAGE)
 

@@ -161,14 +161,16 @@ class Reader:
         place = place or target(self._id, head.chat.id)
         event, direct = self._post(head), head.chat.type == Chat.PRIVATE
         if command is not None:
+            beside = place == self._own_chain(head)  # it answers nothing, and opens no chain
             name, _, arguments = command.partition(" ")
             return Commanded(
                 event=event,
-                target=place,
+                target=target(self._id, head.chat.id) if beside else place,
                 person=person,
                 name=name,
                 arguments=arguments.strip(),
                 direct=direct,
+                beside=beside,
             )
         answered = head.reply_to_message
         if words and answered and _is_from(answered, self._me) and (token := _token(answered)):
@@ -252,10 +254,14 @@ class Reader:
             return target(self._id, chat.id, str(GENERAL)), ref
         chain = await self._chain(message, replied) if replied is not None else ""
         if not chain and (mentioned or ours):
-            chain = target(self._id, chat.id, f"{CHAIN}{message.message_id}")
+            chain = self._own_chain(message)
             if replied is not None and not ours:
                 self._quote(chain, replied)
         return chain, ref
+
+    def _own_chain(self, message: Message) -> str:
+        """Return the reply chain that begins with a message."""
+        return target(self._id, message.chat.id, f"{CHAIN}{message.message_id}")
 
     def _quote(self, chain: str, replied: Message) -> None:
         """Remember what a mention was an answer to: it opens the chain's history."""

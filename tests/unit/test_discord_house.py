@@ -152,3 +152,16 @@ async def test_a_file_in_chat_lands_in_the_sessions_folder_and_the_model_is_told
     assert "in/plan.txt" in str(model.requests[0].messages)
     (landed,) = tmp_path.glob("sessions/*/files/in/plan.txt")
     assert landed.read_bytes() == b"sail"
+
+
+async def test_a_command_in_a_channel_is_for_the_persons_own_thread_there(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["Never said."], hold=asyncio.Event())
+    async with scene(sqlite_store, tmp_path, model=model) as at:
+        said = await at.fake.say(at.fake.general, at.ana, f"<@{at.fake.me['id']}> begin")
+        await model.streamed.wait()
+        bobs = await at.fake.command(at.fake.general, at.bob, "stop")
+        assert "Nothing was said" in await at.told(bobs)
+        await at.fake.command(at.fake.general, at.ana, "stop")
+        await at.fake.until(lambda: "Stopped" in str(at.fake.shown(said["id"])))

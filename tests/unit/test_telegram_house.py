@@ -139,6 +139,21 @@ async def test_a_reply_to_any_message_of_nods_goes_on_with_its_session(
         assert {each.reply_to for each in at.fake.of(GROUP)} == {1}
 
 
+async def test_a_command_beside_the_chains_is_for_the_persons_own_session_there(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["Never said."], hold=asyncio.Event())
+    async with scene(sqlite_store, tmp_path, model, members=[BOB]) as at:
+        await at.fake.say(GROUP, ANA, "@nod_bot begin")
+        await model.streamed.wait()
+        await at.fake.say(GROUP, BOB, "/stop")  # Bob has none there
+        await at.shown(BOB, "Nothing was said")
+        await at.fake.say(GROUP, ANA, "/stop@nod_bot")
+        await at.shown(GROUP, "Stopped")
+        await at.fake.say(GROUP, ANA, "/new")
+        await at.shown(ANA, "every mention begins a session of its own")
+
+
 async def test_two_mentions_are_two_sessions_each_answered_in_its_chain(
     sqlite_store: Store, tmp_path: Path
 ) -> None:
