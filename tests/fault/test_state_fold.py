@@ -161,6 +161,8 @@ class World:
     def _answer(self, prompt: dict[str, Any]) -> str:
         if prompt["kind"] == "question":
             return str(self.draw("answer", "deny"))
+        if prompt["kind"] == "grant":
+            return str(self.draw("approve", "deny"))
         if prompt["kind"] == "approval":
             return str(self.draw("once", "always", "edit", "deny"))
         if prompt["kind"] == "connect":
@@ -232,6 +234,9 @@ class World:
     def answer_as_model(self, tools: bool) -> None:
         state = self.state
         assert all(call.done for call in state.calls), "the model is called with all results"
+        assert not state.held, "nothing goes on while a budget is asked about"
+        if self.held_back(self.draw(*["go"] * 9, "soft", "soft", "hard")):
+            return
         if self.draw(*[False] * 9, True):
             self.put(Kind.ERROR, {"text": "the model is away"})
             return
@@ -249,6 +254,16 @@ class World:
                 "fault": self.draw("", "", "", "not JSON"),
             }
             self.put(Kind.TOOL_PROPOSED, body, f"{state.turn}-{state.iteration}-{place}")
+
+    def held_back(self, limit: str) -> bool:
+        """Weigh the call against a budget, as the driver does."""
+        if limit == "hard":
+            self.put(Kind.ERROR, {"text": "it is spent", "error_type": "BudgetSpent"})
+        elif limit == "soft":
+            number = len(self.log) + len(self.buffer)
+            prompt = {"id": f"grant:{number}", "kind": "grant", "hash": ""}
+            self.put(Kind.PERMISSION_REQUIRED, {"prompt": prompt, "loose": False})
+        return limit != "go"
 
     def run(self, calls: tuple[Call, ...]) -> None:
         assert len(calls) == 1 or all(call.risk == "read" for call in calls)
