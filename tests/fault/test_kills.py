@@ -20,6 +20,11 @@ from pathlib import Path
 
 import pytest
 
+from engine import budgets, people
+from engine.budgets import Limits
+from engine.clock import system_now
+from engine.inbox import Person
+from engine.models import usage
 from engine.store.opening import open_store
 from tests.fault.child import Spec
 from tests.fault.forks import KILLED, ROOT, Fork
@@ -163,12 +168,31 @@ async def test_a_kill_at_any_edge_loses_nothing_and_repeats_nothing(
     assert answers["happened"] and answers["run"], "no unknown outcome was ever put to the person"
 
 
+OWNER = Person(id=people.CONSOLE, role="owner", name="console")
+
+
+async def _budgeted(url: str) -> None:
+    """Set a budget that is never reached."""
+    store = await open_store(url)
+    limits = Limits(unit="calls", period="month", soft=1_000)
+    await store.write(
+        lambda tx: budgets.put(
+            tx, "local", "tenant", "", limits, zone="UTC", by=OWNER, now=system_now()
+        )
+    )
+    await store.close()
+
+
 @pytest.mark.timeout(120)
 async def test_a_process_started_from_the_command_line_takes_up_what_one_that_died_left(
     tmp_path: Path,
 ) -> None:
-    """The same without forks; the first dies between the effect and its record."""
+    """The same without forks; the first dies between the effect and its record.
+
+    Every call of a model counts in a budget, once.
+    """
     url = f"sqlite:///{tmp_path / 'nod.db'}"
+    await _budgeted(url)
     spec = Spec(url=url, data=str(tmp_path), thread="console:plain", sees=False)
     dry = replace(spec, thread="console:dry")
     assert await _plain(dry) == 0
@@ -176,6 +200,10 @@ async def test_a_process_started_from_the_command_line_takes_up_what_one_that_di
     assert await _plain(replace(spec, at=at)) == KILLED
     assert await _plain(spec) == 0, (spec.folder / "stderr").read_text()
     store = with_queries(await open_store(url))
+    [standing] = await store.read(lambda tx: budgets.listed(tx, "local", OWNER, system_now()))
+    used = await store.read(lambda tx: usage.total(tx, "local", 0, 9e12))
+    assert (standing.spent.calls, standing.spent.tokens) == (used.calls, used.tokens)
+    assert used.calls > 2
     assert await store.read(lambda tx: faults(tx, spec)) == []
     await store.close()
 
