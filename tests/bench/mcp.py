@@ -105,6 +105,7 @@ async def _start(setting: Setting) -> dict[str, Any]:
     starts = [await started(["serve"], environ) for _ in range(setting.times(STARTS))]
     return {
         **percentiles([each.seconds for each in starts]),
+        "cpu_ms": sorted(each.cpu_ms for each in starts)[len(starts) // 2],
         "rss_mb": max(each.rss_mb for each in starts),
         "runs": len(starts),
         "load": machine.load(),
