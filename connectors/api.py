@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from connectors.accounts import Account
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from connectors.base import Connector, Ground
 
 __all__ = ["Api", "Paging", "Planned", "by_cursor", "by_link", "by_page", "was_saved"]
+
+T = TypeVar("T")
 
 #: Items a paging may give at most, whatever is asked.
 MOST = 10_000
@@ -175,6 +177,17 @@ class Api:
             else:
                 asked = following
 
+    async def upload(self, url: str, data: bytes) -> None:
+        """Put bytes where the service has just said, without credentials; nobody sees them yet.
+
+        A rehearsed call uploads nothing.
+        """
+        if self._rehearsed:
+            return
+        kind = {"Content-Type": "application/octet-stream"}
+        request = await self._request("POST", url, None, kind, {}, (data, {}))
+        await self.http.request(request)
+
     async def download(
         self, path: str, to: str, /, *, query: Mapping[str, Any] | None = None, **segments: Any
     ) -> Result:
@@ -185,16 +198,20 @@ class Api:
         """
         accept = {"Accept": "*/*"}
         request = await self._request("GET", path, query, accept, segments, (None, {}))
-        if self.account is not None:
-            request = _with(request, await self._ground.credentials.headers(self.account))
-        part, written = self.ctx.keep / f"{self.ctx.call}.part", 0
-        with await asyncio.to_thread(part.open, "wb") as file:
-            async with self.http.stream(request) as pieces:
-                async for piece in pieces:
-                    await asyncio.to_thread(file.write, piece)
-                    written += len(piece)
+        part = self.ctx.keep / f"{self.ctx.call}.part"
+
+        async def written(request: Request) -> int:
+            size = 0
+            with await asyncio.to_thread(part.open, "wb") as file:
+                async with self.http.stream(request) as pieces:
+                    async for piece in pieces:
+                        await asyncio.to_thread(file.write, piece)
+                        size += len(piece)
+            return size
+
+        size = await self._opened(request, written)
         await asyncio.to_thread(self._put, part, to)
-        return self.result(f"Saved as {to}, {written:,} bytes.")
+        return self.result(f"Saved as {to}, {size:,} bytes.")
 
     async def save(self, to: str, data: bytes) -> Result:
         """Write `data` into the new file `to`; see `download`."""
@@ -263,36 +280,37 @@ class Api:
         return self.connector.address(await self.secret()).rstrip("/")
 
     async def _sent(self, request: Request) -> Reply:
-        """Send with the account's credentials; refused ones are renewed once."""
+        return await self._opened(request, self._answered)
+
+    async def _opened(self, request: Request, do: Callable[[Request], Awaitable[T]]) -> T:
+        """Do the request with the account's credentials; refused ones are renewed once."""
         if self.account is None:
-            return self._read(await self._anonymous(request), request)
+            return await self._anonymous(request, do)
         headers = await self._ground.credentials.headers(self.account)
         try:
-            reply = await self.http.request(_with(request, headers))
+            return await do(_with(request, headers))
         except Unauthorized:
             headers = await self._ground.credentials.renewed(self.account, headers)
-            try:
-                reply = await self.http.request(_with(request, headers))
-            except Unauthorized:
-                raise self._refused() from None
-        return self._read(reply, request)
-
-    async def _anonymous(self, request: Request) -> Reply:
         try:
-            return await self.http.request(request)
+            return await do(_with(request, headers))
+        except Unauthorized:
+            raise self._refused() from None
+
+    async def _anonymous(self, request: Request, do: Callable[[Request], Awaitable[T]]) -> T:
+        try:
+            return await do(request)
         except Unauthorized:
             raise ToolError(f"{self.connector.title} wants an account for this.") from None
 
-    def _read(self, reply: Reply, request: Request) -> Reply:
+    async def _answered(self, request: Request) -> Reply:
         """Return the reply, unless the service says by its own means that it refused."""
+        reply = await self.http.request(request)
         try:
             fault = self.connector.fault(reply) if self.connector.fault else None
         except Unreachable as error:
             if request.act:
                 raise Unsure(error.what) from None
             raise
-        if isinstance(fault, Unauthorized):
-            raise self._refused()
         if fault is not None:
             raise fault
         return reply

@@ -89,6 +89,12 @@ CONNECTORS: Mapping[str, Entry] = {
         title="Notion",
         about="search, pages, databases, comments",
     ),
+    "slack": Entry(
+        module="connectors.slack",
+        more=("connectors.slack_acts",),
+        title="Slack",
+        about="search and read as yourself; send, react, share files",
+    ),
     "google_calendar": Entry(
         module="connectors.google_calendar",
         more=("connectors.google_calendar_acts",),

@@ -13,6 +13,7 @@ from engine.store.base import Store
 from engine.tools.base import LookUp
 from tests.fakes.vendors import gmail, google_calendar, google_drive
 from tests.fakes.vendors.desk import Desk, opened
+from tests.fakes.vendors.service import Fault
 
 NEVER = ["from:payroll@acme.example", "label:private", "subject:salary"]
 
@@ -142,6 +143,24 @@ async def test_a_preview_shows_all_recipients_and_the_text(mail: Desk) -> None:
 async def test_a_file_of_the_drive_is_saved(files: Desk, file: str, path: str, held: bytes) -> None:
     await files.call("google_drive_export", {"file_id": file, "path": path})
     assert (files.ctx.cwd / path).read_bytes() == held
+
+
+async def test_a_download_renews_a_token_that_ended(sqlite_store: Store, tmp_path: Path) -> None:
+    async with (
+        google_drive.Fake() as service,
+        opened("google_drive", service, sqlite_store, tmp_path) as desk,
+    ):
+        service.refreshes = {"refresh-1": "token-2"}
+        await desk.connect(refresh="refresh-1")
+        about = {"file_id": "t1", "path": "words.txt"}
+        service.tokens = {}
+        await desk.call("google_drive_read", {"file_id": "t1"})
+        service.tokens = {}
+        service.refreshes = {"refresh-1+": "token-3"}
+        service.fail(Fault(), Fault(status=401))
+        service.tokens["token-2"] = "ana"
+        await desk.call("google_drive_export", about)
+    assert (desk.ctx.cwd / "words.txt").read_bytes() == b"plain words"
 
 
 async def test_a_document_is_not_saved_as_what_it_cannot_be(files: Desk) -> None:

@@ -34,7 +34,7 @@ class Refused(Exception):
 class Fault:
     """What the next request meets in place of, or after, its handling."""
 
-    #: HTTP status in place of the answer; 0: none of its own.
+    #: HTTP status in place of the answer; 0: none of its own, so this request meets no fault.
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
@@ -171,7 +171,7 @@ class Service:
             )
         )
         fault = self._fault(self.seen[-1])
-        if fault is not None and not fault.after:
+        if fault is not None and not fault.after and (fault.status or fault.how):
             return await self._met(request, fault, None)
         try:
             if not open:
@@ -180,7 +180,8 @@ class Service:
         except Refused as refused:
             return web.json_response(refused.body, status=refused.status, headers=refused.headers)
         answer = value if isinstance(value, web.StreamResponse) else web.json_response(value)
-        return answer if fault is None else await self._met(request, fault, answer)
+        met = fault is not None and fault.after
+        return await self._met(request, fault, answer) if fault and met else answer
 
     def _fault(self, seen: Seen) -> Fault | None:
         fault = self.faults[0] if self.faults else None

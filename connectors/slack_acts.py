@@ -1,0 +1,123 @@
+"""Slack as a tool: messages, reactions and files that others see, as whoever connected it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from connectors.base import Api, Result, Risk, by_cursor
+from connectors.http import ServiceRefused
+from connectors.slack import CONNECTOR as slack
+from connectors.slack import channel_id
+from engine.errors import ToolError
+from engine.tools.base import LookUp, Outcome
+from engine.tools.places import failure, locate, read_whole
+
+__all__: list[str] = []
+
+#: Characters of one message (docs: chat.postMessage), bytes of one file, messages of a look-up.
+TEXT, FILE, RECENT = 40_000, 50_000_000, 200
+#: Seconds before the call from which on a look-up reads: clocks differ.
+APART = 120.0
+#: The type of the metadata that holds the id of the call (docs: message metadata).
+MARK = "nod_call"
+
+_next = by_cursor("response_metadata.next_cursor", "cursor")
+
+
+def _place(arguments: Mapping[str, Any]) -> list[str]:
+    thread = arguments.get("thread") or ""
+    return [f"{arguments['channel']}/{thread}" if thread else str(arguments["channel"])]
+
+
+async def _now(api: Api, _arguments: Mapping[str, Any]) -> float:
+    return api.ctx.now()
+
+
+async def _was_sent(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    """Look for the call's metadata among what was said there since."""
+    thread = arguments.get("thread") or ""
+    method = "/conversations.replies" if thread else "/conversations.history"
+    asked = {"channel": arguments["channel"], "ts": thread, "oldest": f"{float(seen) - APART:.6f}"}
+    asked |= {"include_all_metadata": "true", "limit": str(RECENT)}
+    pages = api.pages(method, query=asked, items="messages", paging=_next, most=RECENT)
+    async for each in pages:
+        held = (each.get("metadata") or {}).get("event_payload") or {}
+        if held.get("call") == api.ctx.call:
+            return Outcome(found=LookUp.HAPPENED, result=api.result({"ts": each["ts"]}))
+    return Outcome(found=LookUp.DID_NOT)
+
+
+@slack.tool(risk=Risk.EXTERNAL, target=_place, look_up=_was_sent, witness=_now)
+async def send(api: Api, channel: str, text: str, thread: str = "") -> Result:
+    """Send a message as the person who connected Slack; Nod's own answers need no tool.
+
+    Args:
+        channel: The channel's id, such as C0123456789.
+        text: The text, in Slack's own form of Markdown.
+        thread: The ts of the thread's first message; empty: the channel itself.
+    """
+    if len(text) > TEXT:
+        raise ToolError(
+            f"The text has {len(text):,} characters, {TEXT:,} are the limit.", "Split it."
+        )
+    metadata = {"event_type": MARK, "event_payload": {"call": api.ctx.call}}
+    json: dict[str, Any] = {"channel": channel_id(channel), "text": text, "metadata": metadata}
+    # Previews would fetch what the text links to.
+    json |= {"unfurl_links": False, "unfurl_media": False}
+    if thread:
+        json["thread_ts"] = thread
+    sent = await api.send("POST", "/chat.postMessage", json=json)
+    return api.result({"channel": sent["channel"], "ts": sent["ts"]})
+
+
+@slack.tool(
+    risk=Risk.EXTERNAL,
+    target=lambda arguments: [f"{arguments['channel']}/{arguments['ts']}"],
+    idempotent=True,
+)
+async def react(api: Api, channel: str, ts: str, emoji: str) -> Result:
+    """React to a message.
+
+    Args:
+        channel: The channel's id.
+        ts: The message's ts.
+        emoji: Its name without colons, such as eyes.
+    """
+    json = {"channel": channel_id(channel), "timestamp": ts, "name": emoji.strip(":")}
+    try:
+        await api.send("POST", "/reactions.add", json=json)
+    except ServiceRefused as error:
+        if "already_reacted" not in str(error):
+            raise
+    return api.result({"reacted": emoji})
+
+
+@slack.tool(risk=Risk.EXTERNAL, target=_place, paths={"path": "read"})
+async def share_file(
+    api: Api, channel: str, path: str, comment: str = "", thread: str = ""
+) -> Result:
+    """Share a file in a channel or thread.
+
+    Args:
+        channel: The channel's id.
+        path: The file.
+        comment: A line that goes with it.
+        thread: The ts of the thread's first message.
+    """
+    real = locate(api.ctx, path)
+    try:
+        data = await asyncio.to_thread(read_whole, real, FILE)
+    except OSError as error:
+        raise failure(path, error) from error
+    asked = {"filename": real.name, "length": len(data)}
+    place = await api.get("/files.getUploadURLExternal", query=asked)
+    json: dict[str, Any] = {"files": [{"id": place["file_id"], "title": real.name}]}
+    json |= {"channel_id": channel_id(channel), "initial_comment": comment}
+    if thread:
+        json["thread_ts"] = thread
+    # Until it is completed nobody sees what was uploaded.
+    await api.upload(place["upload_url"], data)
+    done = await api.send("POST", "/files.completeUploadExternal", json=json)
+    return api.result({"file": done["files"][0]["id"]}, channel)
