@@ -39,6 +39,7 @@ class FakeOAuth:
     #: Keys of its API, and how often somebody asked who they are.
     keys: set[str] = field(default_factory=lambda: {"good-key"})
     looked: int = 0
+    searched: list[str] = field(default_factory=list)
     #: Errors of the token endpoint, the next first: (status, code).
     faults: list[tuple[int, str]] = field(default_factory=list)
     #: Refreshing brings a new refresh token, and ends the old one.
@@ -139,6 +140,18 @@ class FakeOAuth:
             return _error("invalid_token", 401)
         return web.json_response({"sub": "ana"})
 
+    def withdraw(self) -> None:
+        """A person ends what they granted, in the service's own settings."""
+        self.live.clear()
+        self.refresh = dict.fromkeys(self.refresh, False)
+
+    async def things(self, request: web.Request) -> web.Response:
+        """What the person's account holds."""
+        if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.live:
+            return _error("invalid_token", 401)
+        self.searched.append(request.query.get("q", ""))
+        return web.json_response({"things": [f"a {request.query.get('q')}"]})
+
     async def revoke(self, request: web.Request) -> web.Response:
         form = await request.post()
         self.revoked.append(str(form.get("token")))
@@ -158,6 +171,7 @@ async def fake_oauth() -> AsyncIterator[FakeOAuth]:
     served.router.add_post("/device", fake.device)
     served.router.add_post("/revoke", fake.revoke)
     served.router.add_get("/userinfo", fake.userinfo)
+    served.router.add_get("/me", fake.things)
     runner = web.AppRunner(served, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
