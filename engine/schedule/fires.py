@@ -303,7 +303,7 @@ def _behind(tx: Tx, occasion: Occasion, before: Row, why: str, waits: bool) -> F
     waiting = tx.one("fire_queued", schedule=schedule.id)
     if schedule.policy.overlap != "queue" and not waits:
         return _skip(tx, occasion, note, f"overlap:{before['id']}")
-    if waiting is not None and waiting["n"] >= WAITING and not waits:
+    if waiting is not None and waiting["n"] >= WAITING:
         return _skip(tx, occasion, f"{WAITING} runs wait already", f"queue:{waiting['id']}")
     if not _note(tx, occasion, "queued"):
         return None
