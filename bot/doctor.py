@@ -19,7 +19,8 @@ from bot.app import socket_path
 from bot.picking import load_catalogue, pick
 from bot.settings import Settings
 from bot.surfaces.table import PLATFORMS
-from connectors.registry import secrets_of
+from connectors.mcp_servers import Server, read_servers, secret_names
+from connectors.registry import Secrets, secrets_of
 from engine import inbox
 from engine.clock import Now
 from engine.errors import NodError
@@ -63,6 +64,7 @@ async def examine(
     findings += [_settings(settings), _data(settings), _disk(settings)]
     findings += [*await _store(settings, now), await _model(settings, environ)]
     findings.append(await asyncio.to_thread(_secrets, settings, environ))
+    findings += await asyncio.to_thread(_mcp, settings, environ)
     findings += await _platforms(settings, environ, patience)
     findings += [_git(), _ripgrep(), _clock(settings, now), await _running(settings)]
     return findings
@@ -181,6 +183,27 @@ async def _model(settings: Settings, environ: Mapping[str, str]) -> Finding:
     keys = [name for name in catalogue.entry(picked.model).provider.key if environ.get(name)]
     held = f" · key in {keys[0]}" if keys else ""
     return Finding(name="model", text=f"{picked.model}{held} · {picked.why}")
+
+
+def _mcp(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    """Looks whether each MCP server of nod.toml could be started; starts none, shows no secret."""
+    secrets = secrets_of(environ, settings.data)
+    try:
+        return [_server(each, secrets) for each in read_servers(settings.mcp)]
+    except NodError as error:
+        return [_failed("mcp", error)]
+
+
+def _server(server: Server, secrets: Secrets) -> Finding:
+    name = f"mcp {server.name}"
+    if server.command and shutil.which(server.command[0]) is None:
+        text = f"there is no program '{server.command[0]}' here"
+        return Finding(name=name, state="note", text=text, fix="Install it, or mend nod.toml.")
+    missing = [each for each in secret_names(server) if not secrets.get(each)]
+    if missing:
+        fix = f"nod secrets set {missing[0]}"
+        return Finding(name=name, state="note", text=f"{missing[0]} is not set", fix=fix)
+    return Finding(name=name, text=server.where)
 
 
 async def _running(settings: Settings) -> Finding:

@@ -419,8 +419,10 @@ class Link:
             await self._until(
                 lambda: self._wire is not None or self._failures > 1 or self._gave_up, START
             )
-        if self.state is State.CONNECT:
-            raise self._needs(self.trouble)
+        if self.state is State.CONNECT:  # somebody may just have connected it
+            await self.again()
+            if await self.settled(START) is State.CONNECT:
+                raise self._needs(self.trouble)
         if self._wire is None:
             raise ToolError(f"{self.trouble} Nothing was done.")
         return self._wire

@@ -46,6 +46,20 @@ async def test_broken_settings_are_told_and_nothing_after_them(tmp_path: Path) -
     assert "Choose one of discuss" in findings["settings"].fix
 
 
+async def test_an_mcp_server_that_cannot_start_is_told_with_what_mends_it(tmp_path: Path) -> None:
+    file = tmp_path / "nod.toml"
+    file.write_text(
+        "[mcp.gone]\ncommand = 'no-such-program'\n"
+        "[mcp.bare]\ncommand = 'sh'\nenv = ['BOARD_TOKEN']\n"
+        "[mcp.fine]\ncommand = 'sh'\nenv = ['HELD']\n"
+    )
+    findings = await found(tmp_path, NOD_CONFIG=str(file), HELD="correct-horse")
+    assert findings["mcp gone"].text == "there is no program 'no-such-program' here"
+    assert findings["mcp bare"].fix == "nod secrets set BOARD_TOKEN"
+    assert (findings["mcp fine"].state, findings["mcp fine"].text) == ("ok", "sh")
+    assert "correct-horse" not in "\n".join(doctor.lines(findings.values()))
+
+
 async def test_a_key_is_named_and_never_shown(tmp_path: Path) -> None:
     key = {"OPENAI_API_KEY": "correct-horse"}
     findings = await found(tmp_path, NOD_MODEL="openai:gpt-5", **key)
