@@ -7,48 +7,40 @@ passes through chat: its form is on the page.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bot import answers
 from bot.answers import House
-from bot.connect_links import LINK, ConnectError, Links, over
+from bot.connect_keeping import CONSOLE, Connected, Keeping
+from bot.connect_links import LINK, ConnectError, Links
 from bot.markup import plain
 from connectors import accounts
 from connectors.accounts import Account
 from connectors.registry import CONNECTORS, Connectors, Entry, load
-from engine import inbox, people, sessions
-from engine.canonical import dumps
-from engine.clock import mint
-from engine.errors import NeedsConnection, NodError, ToolError
+from engine import people
+from engine.errors import NeedsConnection, NodError
 from engine.inbox import Person
-from engine.store.base import Row, Store, Tx
+from engine.store.base import Row, Store
 from engine.targets import ThreadTarget
 
 if TYPE_CHECKING:  # loaded when something is connected
     from bot.web import Web
-    from connectors.base import Auth, Identity, Key, OAuth
+    from connectors.base import Auth, Key, OAuth
     from connectors.credentials import Credentials
     from connectors.oauth import DeviceGrant, Vendor
 
-__all__ = ["Asked", "Connected", "Connecting"]
+__all__ = ["Asked", "Connecting"]
 
-#: Seconds for a service to say whom the credentials are for.
-CHECK = 30.0
 #: Characters of one field of a form.
 FIELD = 5_000
-#: Surfaces that only whoever runs the process reaches, and those that answer a person privately.
-CONSOLE = frozenset({"console", "shell"})
+#: Surfaces that answer a person privately.
 PRIVATE = CONSOLE | {"slack", "discord"}
 #: Grants of devices that are waited for at once.
 DEVICES = 20
 
 CALLBACK = "/connect/callback"
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +58,6 @@ class Asked:
     key: Key | None
     #: What to do when neither is possible.
     lacks: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connected:
-    """What was connected."""
-
-    title: str
-    account: Account
-    #: What the service says of it.
-    text: str
 
 
 class Connecting:
@@ -106,18 +88,23 @@ class Connecting:
         self._store = store
         self._house = house
         self._links = Links(store, house.now, house.tenant)
-        self._connectors = connectors
         self._credentials = credentials
         self._vendor = vendor
         self._key = key
         self._web = web
-        self._enqueue = enqueue
-        self._poke = poke
         self._whisper = whisper
         #: Name of a connector -> what is known of it.
         self.catalogue = catalogue
+        self._keeping = Keeping(
+            store=store,
+            house=house,
+            connectors=connectors,
+            credentials=credentials,
+            title=lambda name: self._entry(name).title,
+            enqueue=enqueue,
+            poke=poke,
+        )
         self._served = False
-        self._outcomes: asyncio.Queue[str] = asyncio.Queue(1)
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Connecting:
@@ -256,7 +243,7 @@ class Connecting:
                 verifier=_verifier(self._key, state),
             )
             person = await self._person(row)
-            return await self.store(
+            return await self._keeping.keep(
                 person, row["connector"], token, token.scopes or auth.scopes, row["place"]
             )
         except BaseException:
@@ -273,7 +260,7 @@ class Connecting:
         await self._links.use(row)
         try:
             person = await self._person(row)
-            return await self.store(person, row["connector"], held, (), row["place"])
+            return await self._keeping.keep(person, row["connector"], held, (), row["place"])
         except BaseException:
             await self._links.reopen(row)
             raise
@@ -295,124 +282,15 @@ class Connecting:
         except NeedsConnection:
             raise ConnectError("The vault holds no such key.", "Run nod connect again.") from None
         await self._credentials.drop(draft)
-        return await self.store(person, name, read_fields(key, values), (), place)
+        return await self._keeping.keep(person, name, read_fields(key, values), (), place)
 
     async def forget(self, account: Account) -> bool:
         """Forget what opened an account that was dropped; True: its service was told, too."""
         return await self._credentials.forget(account)
 
-    # -- keeping what came
-
-    async def store(
-        self,
-        person: Person,
-        name: str,
-        held: Any,
-        scopes: tuple[str, ...],
-        place: str,
-    ) -> Connected:
-        """Check what opens an account, keep it, and let go on what waited for it.
-
-        `held` is a Token, or the fields of a key. Raises ConnectError when it opens nothing.
-        """
-        draft = Account(
-            id=mint("k"), tenant=self._house.tenant, connector=name, label="", owner=person.id
-        )
-        await self._credentials.keep(draft.id, held)
-        try:
-            identity = await self._identity(draft)
-        except BaseException:
-            await self._credentials.drop(draft)
-            raise
-        account = await self._kept(draft, identity.label, scopes)
-        moved = await self._store.write(lambda tx: self._resolve(tx, account, person, place))
-        for session in moved:
-            self._enqueue(session)
-        self._poke()
-        done = Connected(title=self._entry(name).title, account=account, text=identity.text)
-        self._came(f"{done.title} is connected: {done.text}")
-        return done
-
     async def outcome(self) -> str:
-        """Wait for what comes of a link or a code, and return it in words."""
-        try:
-            async with asyncio.timeout(LINK):
-                return await self._outcomes.get()
-        except TimeoutError:
-            raise over() from None
-
-    def _came(self, text: str) -> None:
-        if not self._outcomes.full():
-            self._outcomes.put_nowait(text)
-
-    async def _identity(self, draft: Account) -> Identity:
-        """Return whom the service takes the credentials for; raises ConnectError."""
-        title = self._entry(draft.connector).title
-        try:
-            async with asyncio.timeout(CHECK):
-                return await self._connectors.identity(draft)
-        except NeedsConnection:
-            raise ConnectError(f"{title} does not take this.", "Check it, try again.") from None
-        except ToolError as error:
-            raise ConnectError(f"{title} was not connected: {error.what}", error.fix) from None
-        except TimeoutError:
-            raise ConnectError(f"{title} did not answer in time.", "Try again.") from None
-
-    async def _kept(self, draft: Account, label: str, scopes: tuple[str, ...]) -> Account:
-        """Make the account, under the id it had if it was connected before."""
-        now = self._house.now()
-        account = await self._store.write(
-            lambda tx: accounts.add(
-                tx,
-                draft.tenant,
-                draft.connector,
-                plain(label)[:200] or draft.connector,
-                draft.owner,
-                scopes=scopes,
-                now=now,
-                id=draft.id,
-            )
-        )
-        if account.id != draft.id:
-            await self._credentials.move(draft, account)
-        return account
-
-    def _resolve(self, tx: Tx, account: Account, person: Person, place: str) -> list[str]:
-        """Answer the prompts that waited for this, and say so where it was asked for."""
-        house, moved = self._house, []
-        for row in tx.all("prompts_to_connect", tenant=house.tenant):
-            prompt = inbox.prompt_from(row)
-            meant = prompt.payload.get("account") or account.label
-            asked = prompt.approvers.get("person") == person.id
-            if (
-                asked
-                and prompt.payload["connector"] == account.connector
-                and meant == account.label
-            ):
-                surface = ThreadTarget.parse(place).surface
-                taken = answers.take(tx, house, prompt, {"kind": "done"}, person, surface)
-                moved += taken[1]
-        whose = "" if ThreadTarget.parse(place).surface in CONSOLE else f" for {plain(person.name)}"
-        text = f"{self._entry(account.connector).title} is connected{whose}."
-        self._tell(tx, place, text, account.id)
-        return moved
-
-    def _tell(self, tx: Tx, place: str, text: str, about: str) -> None:
-        now = self._house.now()
-        tx.run(
-            "delivery_add",
-            id=mint("d"),
-            tenant=self._house.tenant,
-            session=sessions.find_thread(tx, self._house.tenant, place) or "",
-            kind="show",
-            subject=f"connect:{about}/{now:.3f}",
-            destination=place,
-            part=1,
-            payload=dumps({"text": text}),
-            status="open",
-            attempted=None,
-            now=now,
-        )
+        """Wait for what comes of a link or a code, and return it in words. Raises ConnectError."""
+        return await self._keeping.outcome()
 
     # -- devices
 
@@ -444,12 +322,11 @@ class Connecting:
         try:
             client = await self._credentials.client(auth)
             token = await self._vendor.device_wait(auth, client, grant)
-            await self.store(person, name, token, token.scopes or auth.scopes, place)
+            await self._keeping.keep(person, name, token, token.scopes or auth.scopes, place)
         except NodError as error:
-            text = f"{self._entry(name).title} was not connected: {error}"
-            await self._store.write(lambda tx: self._tell(tx, place, text, mint("n")))
-            self._poke()
-            self._came(text)
+            await self._keeping.failed(
+                place, f"{self._entry(name).title} was not connected: {error}"
+            )
 
     # -- connectors and rows
 

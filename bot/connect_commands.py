@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bot import routing
 from bot.commanding import Command, Context
-from bot.connect import CONSOLE, Connecting
+from bot.connect import Connecting
+from bot.connect_keeping import CONSOLE
 from bot.markup import code, plain
 from connectors import accounts, gates
 from connectors.accounts import Account

@@ -14,7 +14,8 @@ from html import escape
 
 from aiohttp import web
 
-from bot.connect import CALLBACK, Asked, Connected, Connecting
+from bot.connect import CALLBACK, Asked, Connecting
+from bot.connect_keeping import Connected
 from bot.connect_links import LINK, ConnectError
 from bot.web import Web
 from engine.errors import NodError
