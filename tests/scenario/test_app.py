@@ -16,11 +16,15 @@ from bot import settings
 from bot.app import CONSOLE_PERSON, App
 from bot.keeping import keep
 from engine import inbox, people, sessions
+from engine.clock import system_now
 from engine.errors import NodError
 from engine.inbox import DAY, Prompt
 from engine.models.base import UnknownModel
+from engine.sandbox.local import LocalExecutor
+from engine.schedule import jobs, wakes
 from engine.store.base import Tx
 from engine.store.lock import AdvanceLock
+from tests.fakes.jobs import ended
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,6 +117,37 @@ async def test_a_prompt_that_waits_a_day_is_reminded_of_once(tmp_path: Path) -> 
         nod.alarm.nudge()
         await nod.alarm.ring()
         assert len(await lines(tmp_path, "main", 2)) == 2
+
+
+@pytest.mark.parametrize("meanwhile", [True, False], ids=["while-nod-was-down", "while-it-runs"])
+async def test_a_job_goes_on_after_nod_and_its_end_wakes_who_waits(
+    tmp_path: Path, meanwhile: bool
+) -> None:
+    async with app(tmp_path) as nod:
+        receipt = await nod.console.say("console:main", CONSOLE_PERSON, "Hello")
+        await lines(tmp_path, "main", 2)
+        session = str(receipt.session)
+        folder = jobs.folder_of(nod.settings.data, session, "jbuild")
+        go = folder.parents[2] / "files" / "go"
+        command = f"while [ ! -e {go} ]; do sleep 0.02; done; echo built; exit 3"
+
+        def note(tx: Tx) -> None:
+            row, now = sessions.get(tx, session), system_now()
+            jobs.add(tx, row, "jbuild", command, 60.0, now)
+            wakes.add_on(tx, row, jobs.event_of("jbuild"), "say so", now)
+
+        await nod.store.write(note)
+        go.parent.mkdir(parents=True, exist_ok=True)
+        await LocalExecutor(tmp_path).start(command, folder, 60.0)
+    if meanwhile:
+        go.touch()
+        await ended(folder)
+    async with app(tmp_path) as nod:
+        go.touch()
+        await lines(tmp_path, "main", 3)
+        facts = await nod.store.read(lambda tx: tx.all("log_since", session=session, seq=1))
+        woken = [row["body"] for row in facts if row["kind"] == "message"][-1]
+        assert "say so" in woken and "exit code 3" in woken and "built" in woken
 
 
 async def test_retention_deletes_what_is_finished_and_old_with_its_files(tmp_path: Path) -> None:
