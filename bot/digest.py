@@ -130,6 +130,8 @@ def _cost(told: Told) -> Iterator[str]:
     for line in told.usage:
         words = (_many(line.calls, "call"), f"{line.tokens:,} tokens", _paid(line))
         yield f"- {plain(line.key)}: {', '.join(words)}"
+    for budget in told.spent:
+        yield f"- Used up: {plain(budget)}"
 
 
 def _paid(line: UsageLine) -> str:

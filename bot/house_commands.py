@@ -19,6 +19,7 @@ from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES
 from engine.permissions import rules
 from engine.permissions.rules import StandingRule
+from engine.schedule import digests
 from engine.schedule.cron import zone_of
 from engine.store.base import Tx
 from personas.registry import Personas
@@ -220,7 +221,9 @@ def _set(tx: Tx, context: Context, given: Sequence[str]) -> str:
 def _set_zone(tx: Tx, context: Context, name: str) -> str:
     """Everybody says for themselves in which zone the times they write are meant."""
     zone = zone_of(name).key
-    people.set_zone(tx, context.tenant, context.person.id, zone, context.house.now())
+    me, now = context.person.id, context.house.now()
+    people.set_zone(tx, context.tenant, me, zone, now)
+    digests.move(tx, context.tenant, me, zone, now)
     return f"Times you write are read in {zone} from now. Schedules that are there keep theirs."
 
 

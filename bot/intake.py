@@ -34,6 +34,7 @@ from engine import inbox, people, sessions
 from engine.canonical import dumps
 from engine.errors import NodError, PromptError, SessionError, StoreError
 from engine.inbox import Person, Prompt
+from engine.schedule import digests
 from engine.sessions import Post, Session
 from engine.store.base import Store, Tx
 from engine.targets import ThreadTarget
@@ -308,6 +309,7 @@ class Intake:
             owner = pairing.redeem(tx, self._house.tenant, said, now)
             if owner is not None:
                 self._note(tx, said, "paired", owner.id)
+                digests.begin(tx, self._house.tenant, owner.id, self._zone.key, now)
                 return _Done("answered", _PAIRED)
         person = self._person(tx, said)
         if person is None:

@@ -15,7 +15,7 @@ from engine.canonical import loads
 from engine.clock import mint
 from engine.errors import PromptError, ScheduleError, Unclear
 from engine.inbox import Prompt
-from engine.schedule import proposals
+from engine.schedule import digests, proposals
 from engine.schedule.cron import zone_of
 from engine.schedule.proposals import Proposal
 from engine.store.base import Tx
@@ -143,6 +143,7 @@ def answered(tx: Tx, prompt: Prompt, now: float) -> Prompt | None:
     try:
         zone = _named(words[0] if isinstance(words, list) else str(words))
         people.set_zone(tx, prompt.tenant, said["by"], zone, now)
+        digests.move(tx, prompt.tenant, said["by"], zone, now)
         return proposals.propose(tx, proposal(prompt.tenant, said, zone, now), now)
     except ScheduleError as error:
         raise PromptError(error.what, error.fix) from error

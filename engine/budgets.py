@@ -42,6 +42,7 @@ __all__ = [
     "over",
     "put",
     "remove",
+    "schedule_removed",
     "standing",
     "whose",
 ]
@@ -279,6 +280,13 @@ def remove(tx: Tx, budget: Budget, by: Person, now: float) -> None:
     tx.run("budget_remove", id=budget.id)
     tx.run("spendings_drop", budget=budget.id)
     _note(tx, budget, "budget removed", by.id, str(budget), now)
+
+
+def schedule_removed(tx: Tx, tenant: str, schedule: str) -> None:
+    """Remove the budgets of a schedule that is removed."""
+    for budget in for_schedule(tx, tenant, schedule):
+        tx.run("budget_remove", id=budget.id)
+        tx.run("spendings_drop", budget=budget.id)
 
 
 def for_schedule(tx: Tx, tenant: str, schedule: str) -> list[Budget]:

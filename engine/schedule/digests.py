@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine import inbox, people
+from engine import budgets, inbox, people
 from engine.canonical import loads
 from engine.inbox import Prompt
 from engine.models import usage
@@ -75,6 +75,8 @@ class Told:
     waiting: Sequence[Sequence[Prompt]] = ()
     #: By model, the dearest first.
     usage: Sequence[UsageLine] = ()
+    #: Budgets that are used up now, in words.
+    spent: Sequence[str] = ()
 
     @property
     def empty(self) -> bool:
@@ -160,6 +162,11 @@ def tell(tx: Tx, tenant: str, who: inbox.Person, since: float, until: float) -> 
         errors=[each for each in errors if each.session not in fired],
         waiting=list(inbox.choices(waiting).values()),
         usage=usage.by(tx, "model", tenant, since, until),
+        spent=[
+            f"{each.budget} for {budgets.whose(tx, each.budget)}"
+            for each in budgets.listed(tx, tenant, who, until)
+            if each.state
+        ],
     )
 
 

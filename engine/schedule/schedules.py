@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine import grants, inbox
+from engine import budgets, grants, inbox
 from engine.clock import mint
 from engine.errors import ScheduleError
 from engine.schedule import notices, runs
@@ -265,7 +265,7 @@ def listed(tx: Tx, tenant: str) -> list[Schedule]:
 
 
 def remove(tx: Tx, schedule: str, now: float) -> None:
-    """Delete the schedule with its rules and folders; its fires and their sessions stay.
+    """Delete the schedule with its rules, budgets and folders; its fires and sessions stay.
 
     Raises ScheduleError when there is none of that id.
     """
@@ -273,6 +273,7 @@ def remove(tx: Tx, schedule: str, now: float) -> None:
     tx.run("schedule_rules_revoke", id=schedule, now=now)
     grants.revoke(tx, found.tenant, grants.of_schedule(schedule), now)
     runs.drop(tx, schedule, "its schedule was removed", now)
+    budgets.schedule_removed(tx, found.tenant, schedule)
     tx.run("schedule_remove", id=schedule)
 
 

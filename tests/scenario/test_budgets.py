@@ -176,36 +176,31 @@ async def test_a_budget_counts_its_own_sessions_only_also_those_before_it(
 
 async def test_a_schedules_run_has_a_budget_of_its_own(store: Store, tmp_path: Path) -> None:
     async with running(store, tmp_path, ScriptedModel(then=said())) as world:
-
-        def fire(tx: Tx) -> None:
-            for number, session in enumerate(fired):
-                name = f"f{number}"
-                tx.run(
-                    "fire_add",
-                    id=name,
-                    tenant="local",
-                    schedule="c1",
-                    due=float(number),
-                    now=NOON,
-                    status="started",
-                    cause="",
-                    note="",
-                )
-                tx.run("fire_opened", id=name, session=session, now=NOON)
-
-        fired = [await world.open(f"console:{n}", origin="schedule") for n in range(2)]
-        await world.store.write(fire)
-        made = await budget(world, "schedule", "c1", unit="calls", period="run", hard=1)
+        schedule = await world.store.write(_planned)
+        made = await budget(world, "schedule", schedule, unit="calls", period="run", hard=1)
         assert await world.store.read(
-            lambda tx: [str(b) for b in budgets.for_schedule(tx, "local", "c1")]
+            lambda tx: [str(b) for b in budgets.for_schedule(tx, "local", schedule)]
         ) == ["at most 1 call a run"]
-        assert end(await world.turn(fired[0], "Go")) == ("completed", "")
-        assert end(await world.turn(fired[1], "Go")) == ("completed", "")
+        fired = [await _fired(world, schedule) for _ in range(2)]
+        for session in fired:
+            assert end(await world.log(session)) == ("completed", "")
         assert end(await world.turn(fired[0], "Go on")) == ("error", "budget")
         rows = await world.store.read(
-            lambda tx: [tx.one("spending_get", budget=made.id, period=session) for session in fired]
+            lambda tx: [tx.one("spending_get", budget=made.id, period=run) for run in fired]
         )
         assert [row["calls"] for row in rows if row is not None] == [1, 1]
+
+
+async def _fired(world: World, schedule: str) -> str:
+    """Run the schedule to its end and return the run's session."""
+    data = world.engine.data
+    fired = await world.store.write(
+        lambda tx: fires.run_now(tx, schedule, world.engine.now(), data=data)
+    )
+    assert fired.session is not None
+    world.dispatcher.enqueue(fired.session)
+    await world.settle()
+    return fired.session
 
 
 async def test_a_new_day_begins_at_nothing(store: Store, tmp_path: Path) -> None:
@@ -355,36 +350,31 @@ async def test_a_failed_call_counts_as_a_call(
         assert (line.calls, line.estimated, line.tokens) == (made, made, 0)
 
 
+def _planned(tx: Tx) -> str:
+    made = schedules.add(
+        tx,
+        tenant="local",
+        owner=people.CONSOLE,
+        title="Briefing",
+        when=When(zone="UTC", cron="0 8 * * *"),
+        instructions="Brief us.",
+        home="console:main",
+        persona="cowork",
+        model="practice:test",
+        policy=Policy(retries=3),
+        now=NOON,
+    )
+    return made.id
+
+
 async def test_a_run_whose_budget_is_spent_has_failed_and_is_not_tried_again(
     store: Store, tmp_path: Path
 ) -> None:
     async with running(store, tmp_path, ScriptedModel(then=said())) as world:
-
-        def plan(tx: Tx) -> str:
-            made = schedules.add(
-                tx,
-                tenant="local",
-                owner=people.CONSOLE,
-                title="Briefing",
-                when=When(zone="UTC", cron="0 8 * * *"),
-                instructions="Brief us.",
-                home="console:main",
-                persona="cowork",
-                model="practice:test",
-                policy=Policy(retries=3),
-                now=NOON,
-            )
-            return made.id
-
-        schedule = await world.store.write(plan)
+        schedule = await world.store.write(_planned)
         await budget(world, unit="calls", hard=1)
         await world.turn(await world.open(), "Spend it")
-        fired = await world.store.write(
-            lambda tx: fires.run_now(tx, schedule, world.engine.now(), data=tmp_path)
-        )
-        assert fired.session is not None
-        world.dispatcher.enqueue(fired.session)
-        await world.settle()
+        await _fired(world, schedule)
         [run] = await world.store.read(lambda tx: runs.history(tx, schedule))
         assert (run.status, run.note) == ("failed", "its budget is spent")
 
@@ -423,3 +413,12 @@ async def test_one_call_more_is_one_call_more(sqlite_store: Store, tmp_path: Pat
         assert card.payload["budget"]["extend"] == "Go on: 1 call more today"
         await press(world, card, {"kind": "approve"})
         assert end(await world.log(session)) == ("completed", "")
+
+
+async def test_a_schedule_takes_its_budgets_with_it(store: Store, tmp_path: Path) -> None:
+    async with running(store, tmp_path, ScriptedModel()) as world:
+        schedule = await world.store.write(_planned)
+        await budget(world, "schedule", schedule, unit="calls", hard=1)
+        kept = await budget(world, unit="calls", hard=1)
+        await world.store.write(lambda tx: schedules.remove(tx, schedule, NOON))
+        assert [each.budget for each in await stands(world)] == [kept]

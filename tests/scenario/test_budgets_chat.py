@@ -95,7 +95,11 @@ async def test_a_budget_is_set_asked_about_and_raised_with_one_press(
         await shown(surface, THREAD, "One.")
         await say(chat, "And?")
         asked = await shown(surface, THREAD, "A budget is used up")
-        for words in ("Spent so far: $0.50 of $0.50", "Go on: $0.25 more today", "Raise it to $1.00"):
+        for words in (
+            "Spent so far: $0.50 of $0.50",
+            "Go on: $0.25 more today",
+            "Raise it to $1.00",
+        ):
             assert words in asked.shown
         await press(chat, await card(chat), "raise")
         await shown(surface, THREAD, "Two.")

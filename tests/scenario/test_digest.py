@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot import digest
+from bot import digest, pairing
 from bot.commands import run
+from bot.surfaces.base import Author, Said
 from engine import inbox, people
 from engine.errors import NodError
 from engine.inbox import Person, Prompt
@@ -149,6 +150,7 @@ async def test_the_digest_tells_what_ran_waits_failed_and_cost(
             deadline=clock() + DAY,
         )
         await store.write(lambda tx: inbox.ask(tx, asked))
+        await do(chat, "budget all 2 calls a day")
         clock.at = evening()
         await alarm(chat, clock).ring()
         alone = await read_in(surface, HOME, "What Nod did", "**May I?**")
@@ -160,6 +162,7 @@ async def test_the_digest_tells_what_ran_waits_failed_and_cost(
             "May I?, for 9 h: `/inbox pask`",
             "- Briefing, Sat 28 Mar 2026, 12:01: failed, it ended with an error",
             "- practice:test: 3 calls",
+            "- Used up: 2 calls a day for everything",
         ):
             assert part in told
         assert "**May I?**" not in told  # its card is a message of its own, to be pressed
@@ -207,6 +210,24 @@ async def test_an_owner_who_is_none_any_more_is_told_nothing(
         clock.at = evening()
         await alarm(chat, clock).ring()
         assert surface.posted == []
+
+
+async def test_pairing_begins_the_digest(sqlite_store: Store, tmp_path: Path, clock: Clock) -> None:
+    surface = MemorySurface("slack")
+    async with chatting(
+        sqlite_store, tmp_path, ScriptedModel(), surfaces=[surface], now=clock
+    ) as chat:
+        code = await sqlite_store.write(lambda tx: pairing.offer(tx, "local", clock()))
+        said = Said(
+            event="e1",
+            target="slack:T1/D1",
+            person=Author(id="T1/U1", name="ana"),
+            text=code,
+            direct=True,
+        )
+        assert "We are paired" in (await chat.take(said)).text
+        found = await sqlite_store.read(lambda tx: digests.get(tx, "local", people.CONSOLE))
+        assert found is not None and (found.minute, found.zone) == (18 * 60, "UTC")
 
 
 async def do(chat: Chat, line: str, who: Person = OWNER) -> str:

@@ -15,6 +15,8 @@ from bot.usage_text import bars, summed, table
 from engine.models.base import Usage
 from engine.models.catalogue import Price
 from engine.models.usage import UsageLine, begun, by, by_day, cost
+from engine.schedule import fires, schedules
+from engine.schedule.words import When
 from engine.store.base import Store, Tx
 
 PRICE = Price(input=2.0, output=10.0, cache_read=0.5, cache_write=4.0)
@@ -94,15 +96,25 @@ async def test_usage_is_summed_by_day_and_by_model_for_one_tenant(store: Store) 
 
 async def test_usage_is_summed_by_schedule_and_by_person(store: Store) -> None:
     def write(tx: Tx) -> None:
-        tx.many("usage_add", rows())
         tx.run("principal_add", id="p", tenant="t", name="Ana", role="owner", now=0.0)
-        fire = {"id": "f", "tenant": "t", "schedule": "gone", "due": 1.0, "now": 1.0}
-        tx.run("fire_add", **fire, status="completed", cause="schedule", note="")
-        tx.run("fire_opened", id="f", session="s", now=1.0)
+        planned = schedules.add(
+            tx,
+            tenant="t",
+            owner="p",
+            title="Briefing",
+            when=When(zone="UTC", cron="0 8 * * *"),
+            instructions="Brief us.",
+            home="console:main",
+            persona="cowork",
+            model="a",
+            now=1.0,
+        )
+        fired = fires.run_now(tx, planned.id, 2.0, data=Path("data"))
+        tx.many("usage_add", [{**row, "session": fired.session} for row in rows()])
 
     assert await store.read(lambda tx: by(tx, "schedule", "t", 0, 9 * DAY)) == []
     await store.write(write)
-    for kind, key in (("schedule", "gone"), ("person", "Ana")):
+    for kind, key in (("schedule", "Briefing"), ("person", "Ana")):
         lines = await store.read(lambda tx, kind=kind: by(tx, kind, "t", 0, 9 * DAY))
         assert [(line.key, line.calls, line.cost) for line in lines] == [(key, 3, 0.75)]
 
