@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -159,22 +160,33 @@ async def test_a_job_that_prints_for_ever_is_bounded_and_its_end_is_kept(folder:
     assert first.begin >= 5_000_000 and first.more, "what was asked for is gone, and it says so"
 
 
-async def test_a_full_disk_loses_output_and_neither_the_job_nor_its_end(folder: Path) -> None:
-    """A limit of file size stands for the disk: both make writing fail."""
-    import resource
-
+@contextmanager
+def full_beyond(size: int) -> Iterator[None]:
+    """A limit of file size stands for a full disk: both make writing fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
-        start(folder, "yes | head -c 5000; exit 4")
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+async def test_a_full_disk_loses_output_and_neither_the_job_nor_its_end(folder: Path) -> None:
+    with full_beyond(1_000):
+        start(folder, "yes | head -c 5000; exit 4")
     found = await ended(folder)
     assert (found.how, found.exit_code) == ("exited", 4)
     assert found.unwritten > 0
     kept = sum(each.stat().st_size for each in folder.glob("out-*"))
     assert kept + found.unwritten == 5_000
+
+
+async def test_on_a_full_disk_no_job_is_started_whose_end_could_not_be_kept(folder: Path) -> None:
+    with full_beyond(100), pytest.raises(ToolError, match=r"could not be started: .*too large"):
+        start(folder, "touch ran")
+    assert not (folder / "started").exists() and not (folder.parent.parent / "ran").exists()
 
 
 @pytest.mark.parametrize(
