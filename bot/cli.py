@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from bot.connect_shell import connect
+from bot.connector_commands import connectors_app
 from bot.guides.discord import discord_app
 from bot.guides.slack import slack_app
 from bot.guides.telegram import telegram_app
@@ -48,6 +49,7 @@ app.add_typer(schedule_app, name="schedule")
 app.add_typer(session_app, name="session")
 app.add_typer(audit_app, name="audit")
 app.add_typer(secrets_app, name="secrets")
+app.add_typer(connectors_app, name="connectors")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(discord_app, name="discord")
 app.add_typer(slack_app, name="slack")

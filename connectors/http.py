@@ -15,7 +15,6 @@ import asyncio
 import email.utils
 import ipaddress
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -402,19 +401,27 @@ _MEANING = {
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), or of GitHub's reset; 0: none.
+    """Return the seconds a service asks to wait: Retry-After (RFC 9110, 10.2.3), or 0.
 
-    GitHub and others tell an exhausted limit by `x-ratelimit-remaining: 0` and a moment.
+    GitHub and others tell an exhausted limit by `x-ratelimit-remaining: 0` and a moment. Moments
+    are compared with the answer's own date, so our clock does not matter.
     """
-    said = headers.get("retry-after", "")
-    if said.strip().isdigit():
+    said = headers.get("retry-after", "").strip()
+    if said.isdigit():
         return max(0.1, float(said))
-    if said and (moment := email.utils.parsedate_tz(said)):
-        return max(0.1, email.utils.mktime_tz(moment) - time.time())
     reset = headers.get("x-ratelimit-reset", "")
-    if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
-        return max(0.1, float(reset) - time.time())
-    return 0.0
+    exhausted = headers.get("x-ratelimit-remaining") == "0" and reset.isdigit()
+    until = _moment(said) or (float(reset) if exhausted else None)
+    answered = _moment(headers.get("date", ""))
+    if until is None or answered is None:
+        return 0.0
+    return max(0.1, until - answered)
+
+
+def _moment(text: str) -> float | None:
+    """Return an HTTP date as epoch seconds, or None."""
+    parsed = email.utils.parsedate_tz(text)
+    return None if parsed is None else float(email.utils.mktime_tz(parsed))
 
 
 def _words(reply: Reply) -> str:

@@ -56,6 +56,8 @@ class Seen:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
+    #: Port of the client's end of the connection.
+    peer: int
 
     @property
     def json(self) -> Any:
@@ -168,6 +170,7 @@ class Service:
                 query=dict(request.query),
                 headers=dict(request.headers),
                 body=await request.read(),
+                peer=_peer(request),
             )
         )
         fault = self._fault(self.seen[-1])
@@ -216,3 +219,9 @@ class Service:
 
 
 _JSON = "application/json"
+
+
+def _peer(request: web.Request) -> int:
+    """Return the port of the client's end of the connection."""
+    assert request.transport is not None
+    return int(request.transport.get_extra_info("peername")[1])

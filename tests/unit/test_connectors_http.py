@@ -1,0 +1,175 @@
+"""The way out of connectors: where it may lead, how long it waits, what it never does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+import stamina
+from aiohttp import web
+
+from connectors.http import Http, Limits, Request, ServiceRefused, Unsure
+from engine.errors import ToolError
+from tests.fakes.vendors.service import Fault, Service
+
+NOW = 1_772_438_400.0
+QUICK = Limits(per_minute=100_000, seconds=2.0)
+
+
+class Echo(Service):
+    """A service that says what it was asked, and can send elsewhere."""
+
+    def routes(self) -> None:
+        self.elsewhere = ""
+        self.on("GET", "/echo", self._echo, open=True)
+        self.on("POST", "/echo", self._echo, open=True)
+        self.on("PUT", "/echo", self._echo, open=True)
+        self.on("GET", "/moved", self._moved, open=True)
+        self.on("POST", "/moved", self._moved, open=True)
+
+    async def _echo(self, request: web.Request) -> Any:
+        if request.method != "GET":
+            self.acts.append(request.method)
+        return {"query": dict(request.query)}
+
+    async def _moved(self, _request: web.Request) -> Any:
+        return web.Response(status=307, headers={"Location": self.elsewhere})
+
+
+@pytest.fixture(autouse=True)
+def at_once() -> Any:
+    """Nothing is waited for between two tries."""
+    stamina.set_testing(True, attempts=4, cap=True)
+    yield
+    stamina.set_testing(False)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Echo]:
+    """The service."""
+    async with Echo() as running:
+        yield running
+
+
+@pytest.fixture
+async def own(service: Echo) -> AsyncIterator[Http]:
+    """A way out that may reach the service: the owner has named it."""
+    http = Http(allowed=(service.url,))
+    yield http
+    await http.close()
+
+
+def _request(url: str, **given: Any) -> Request:
+    fields = {"service": "Echo", "lane": "echo", "method": "GET", "limits": QUICK, **given}
+    return Request(url=url, **fields)
+
+
+# -- where it may lead
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1",
+     "192.168.1.1", "169.254.169.254", "[fd00::1]", "[fe80::1]", "2130706433", "0x7f.1"],
+    ids=str,
+)  # fmt: skip
+async def test_a_private_address_is_not_asked(service: Echo, host: str) -> None:
+    port = service.url.rpartition(":")[2]
+    http = Http()
+    with pytest.raises(ToolError):
+        await http.request(_request(f"http://{host}:{port}/echo"))
+    await http.close()
+    assert service.seen == []
+
+
+async def test_what_the_owner_has_named_is_reached(service: Echo, own: Http) -> None:
+    reply = await own.request(_request(f"{service.url}/echo", query=(("a", "1 &b=2"),)))
+    assert reply.json() == {"query": {"a": "1 &b=2"}}
+
+
+async def test_naming_one_place_opens_no_other_port(service: Echo, own: Http) -> None:
+    async with Echo() as other:
+        with pytest.raises(ToolError, match="not a public address"):
+            await own.request(_request(f"{other.url}/echo"))
+        assert other.seen == []
+
+
+@pytest.mark.parametrize("act", [False, True], ids=["a read", "an act"])
+async def test_the_owners_own_host_leads_nowhere_else(service: Echo, own: Http, act: bool) -> None:
+    async with Echo() as other:
+        service.elsewhere = f"{other.url}/echo"
+        method = "POST" if act else "GET"
+        with pytest.raises(ServiceRefused, match="elsewhere"):
+            await own.request(_request(f"{service.url}/moved", method=method, act=act))
+        assert other.seen == []
+
+
+# -- how long it waits
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"Retry-After": "120"}, 120.0),
+        ({"Retry-After": formatdate(NOW + 90, usegmt=True)}, 90.0),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{NOW + 70:.0f}"}, 70.0),
+        ({"x-ratelimit-remaining": "5", "x-ratelimit-reset": f"{NOW + 70:.0f}"}, 60.0),
+        ({}, 60.0),
+        ({"Retry-After": "soon"}, 60.0),
+    ],
+    ids=["seconds", "a date", "exhausted", "not exhausted", "unsaid", "nonsense"],
+)
+async def test_it_waits_as_the_service_asks(
+    service: Echo, own: Http, headers: dict[str, str], wait: float
+) -> None:
+    dated = {"Date": formatdate(NOW, usegmt=True), **headers}
+    service.fail(Fault(status=429, headers=dated))
+    with pytest.raises(ServiceRefused) as refused:
+        await own.request(_request(f"{service.url}/echo"))
+    assert refused.value.retry_after == pytest.approx(wait)
+
+
+async def test_a_service_is_not_asked_by_more_at_once_than_it_allows(
+    service: Echo, own: Http
+) -> None:
+    import asyncio
+
+    few = Limits(per_minute=100_000, at_once=3)
+    asked = (own.request(_request(f"{service.url}/echo", limits=few)) for _ in range(30))
+    await asyncio.gather(*asked)
+    assert service.at_once <= 3
+    assert len(service.seen) == 30
+
+
+# -- what it never does
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+async def test_an_act_is_not_sent_again_when_its_connection_breaks(
+    service: Echo, own: Http, method: str
+) -> None:
+    service.fail(Fault(how="cut", after=True))
+    with pytest.raises(Unsure):
+        await own.request(_request(f"{service.url}/echo", method=method, act=True))
+    assert service.acts == [method]
+
+
+async def test_an_act_goes_out_on_a_connection_of_its_own(service: Echo, own: Http) -> None:
+    """A kept one may have been closed by now, and nobody could tell whether the act went out."""
+    for act in (False, False, True):
+        method = "POST" if act else "GET"
+        await own.request(_request(f"{service.url}/echo", method=method, act=act))
+    first, second, act_peer = (seen.peer for seen in service.seen)
+    assert first == second, "reads share a connection"
+    assert act_peer != first
+
+
+async def test_no_header_is_in_what_an_error_says(service: Echo, own: Http) -> None:
+    secret = {"Authorization": "Bearer very-secret"}
+    service.fail(Fault(status=403, body={"message": "no"}))
+    request = _request(f"{service.url}/echo", headers=secret)
+    with pytest.raises(ServiceRefused) as refused:
+        await own.request(request)
+    assert "very-secret" not in f"{refused.value!r}{request!r}"
