@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -46,9 +47,10 @@ class Walk:
         await self.ring()
 
     async def ring(self) -> None:
-        alarm = alarm_on(self.store, self.clock, self.data)
+        """Ring two clocks at once, as two processes do."""
+        clocks = [alarm_on(self.store, self.clock, self.data) for _ in range(2)]
         for _ in range(3):  # what one ring makes due is of the next
-            await alarm.ring()
+            await asyncio.gather(*(each.ring() for each in clocks))
 
     async def become(self, session: str) -> None:
         what = self.chance.choice(["nothing", "park", "completed", "error", "interrupted", "gone"])
