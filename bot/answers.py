@@ -149,7 +149,7 @@ def _scheduled(tx: Tx, prompt: Prompt, by: Person, now: float) -> list[str]:
         said = "did not confirm the schedule; nothing is scheduled"
         if answer["kind"] == "approve":
             made = proposals.confirm(tx, prompt, by, now, ruled=bool(answer.get("rule")))
-            first = in_zone(made.next_at or now, made.zone)
+            first = in_zone(made.policy.begins(made.next_at or now, made.zone), made.zone)
             said = f"confirmed schedule {made.id}; it comes first at {first} ({made.zone})"
             if made.when.event:
                 said = f"confirmed schedule {made.id}; it comes with the event {made.when.event}"
