@@ -18,6 +18,8 @@ TAIL = 2_000  # bytes of output that are shown
 
 
 async def _jobs(context: Context, given: list[str]) -> str:
+    if given == ["all"]:
+        return await _everywhere(context)
     if not given:
         known = await context.store.read(lambda tx: jobs.listed(tx, _session(tx, context)))
         lines = job_lines(known, context.house.now())
@@ -34,6 +36,16 @@ async def _jobs(context: Context, given: list[str]) -> str:
     return await asyncio.to_thread(_shown, folder, job, context.house.now())
 
 
+async def _everywhere(context: Context) -> str:
+    """List what runs in all sessions: only for the owner of this Nod."""
+    if context.person.role != "owner":
+        raise NodError("/jobs all needs the role owner.", "Ask an owner.")
+    running = await context.store.read(lambda tx: jobs.unfinished(tx, context.tenant))
+    lines = job_lines(running, context.house.now())
+    told = [f"{line} in {job.session}" for line, job in zip(lines, running, strict=True)]
+    return "\n".join(told) or "No job is running."
+
+
 def _session(tx: Tx, context: Context) -> str:
     session = context.session(tx)
     if context.person.id != session.owner and context.person.role == "member":
@@ -42,7 +54,13 @@ def _session(tx: Tx, context: Context) -> str:
 
 
 def _find(tx: Tx, context: Context, start: str) -> Job:
-    return jobs.find(tx, _session(tx, context), start.strip("`"))
+    """Return the job of this thread, or for the owner one that runs anywhere."""
+    start = start.strip("`")
+    if context.person.role == "owner":
+        for job in jobs.unfinished(tx, context.tenant):
+            if job.id == start:
+                return job
+    return jobs.find(tx, _session(tx, context), start)
 
 
 def job_lines(known: list[Job], now: float) -> list[str]:
@@ -70,7 +88,7 @@ def _shown(folder: Path, job: Job, now: float) -> str:
 
 JOBS = Command(
     name="jobs",
-    usage="[[stop] ID]",
+    usage="[all | [stop] ID]",
     help="background jobs of this thread, what one printed, or stop one",
     run=_jobs,
     most=2,

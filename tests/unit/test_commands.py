@@ -22,7 +22,7 @@ from engine.schedule import jobs, schedules
 from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from engine.tools.base import Risk
-from tests.fakes.chat import Chat, chatting
+from tests.fakes.chat import OWNER, Chat, chatting
 from tests.fakes.jobs import ended, until
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.surface import MemorySurface
@@ -506,8 +506,11 @@ async def test_jobs_are_listed_read_and_stopped_in_their_thread(chat: Chat) -> N
     assert f"Job {job.id} has been running for" in await do(chat, "jobs")
     assert f"Job {job.id} has been running for" in await do(chat, "status")
     assert await do(chat, "stop") == "Stopping. Background jobs go on: 1, see /jobs."
+    assert (await do(chat, "jobs all")).endswith(f"in {job.session}")
     assert (await do(chat, f"jobs {job.id[:5]}")).endswith("\n````\nup\n```\n````")
-    assert "was stopped" in await do(chat, f"jobs stop {job.id}")
+    await chat.said("hello", "e2", target="console:other")
+    context = replace(chat.context, person=OWNER, target="console:other")
+    assert "was stopped" in await run(context, "jobs", f"stop {job.id}")
     assert (await ended(folder)).how == "stopped"
     assert "was stopped" in await do(chat, f"jobs stop {job.id}")
 
@@ -518,6 +521,7 @@ async def test_jobs_are_listed_read_and_stopped_in_their_thread(chat: Chat) -> N
         pytest.param("jobs jx", "console", "owner", "There is no job 'jx'", id="unknown"),
         pytest.param("jobs kill jx", "console", "owner", "was not understood", id="verb"),
         pytest.param("jobs", "bo", "member", "belongs to somebody else", id="not-theirs"),
+        pytest.param("jobs all", "bo", "operator", "needs the role owner", id="all-of-them"),
     ],
 )
 async def test_a_job_that_is_not_there_or_not_yours_is_refused(
