@@ -63,7 +63,12 @@ async def _add(context: Context, name: str, *, signed: bool) -> str:
             await context.store.write(lambda tx: _end(tx, context, made))
             raise
         lines.append(f"Its key, for X-Hub-Signature-256 or a signature like Slack's: {code(key)}")
-    lines.insert(1, code(await doors.address(token)))
+    url = await doors.address(token)
+    lines.insert(1, code(url))
+    if url.startswith("http://"):
+        lines.append(
+            "From elsewhere it is reached under the https address that you set as web.url."
+        )
     lines.append("This is shown once. Whoever has it can call, so give it to the sender alone.")
     return "\n".join(lines)
 

@@ -257,7 +257,7 @@ def turn_ended(tx: Tx, session: Session, turn: int, status: str, now: float) -> 
     if status == "parked":
         return
     name = session_event(session.id)
-    if tx.one("wakes_on", tenant=session.tenant, event=name) is not None:
+    if tx.one("event_awaited", tenant=session.tenant, event=name) is not None:
         named.fire_event(
             tx, session.tenant, name, f"Its turn {turn}: {status}.", str(turn), now, source=name
         )

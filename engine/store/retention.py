@@ -55,7 +55,7 @@ class RetentionPolicy:
 
     #: Sessions that a person opened.
     person: float | None = None
-    #: Sessions that a schedule opened.
+    #: Sessions that a schedule opened, or a watch that was removed since.
     schedule: float | None = None
 
 
@@ -69,7 +69,8 @@ async def apply_retention(
     came in and was shown outside of all sessions goes at the same age.
     """
     deleted: list[str] = []
-    for origin, age in (("person", policy.person), ("schedule", policy.schedule)):
+    ages = {"person": policy.person, "schedule": policy.schedule, "watch": policy.schedule}
+    for origin, age in ages.items():
         if age is not None:
             deleted += await _delete_before(store, origin, now - age, note_deleted)
     if policy.person is not None:

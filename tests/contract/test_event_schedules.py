@@ -11,13 +11,13 @@ import pytest
 from engine import sessions
 from engine.canonical import loads
 from engine.errors import ScheduleError
-from engine.schedule import fires, named, proposals, runs, schedules
+from engine.schedule import fires, named, proposals, runs, schedules, wakes
 from engine.schedule.policy import DEFAULT
 from engine.schedule.schedules import Schedule
 from engine.schedule.words import When, understand
 from engine.store.base import Store, Tx
 from engine.store.opening import open_store
-from tests.contract.later import NOW
+from tests.contract.later import NOW, a_session
 
 LATER = NOW + 100.0
 
@@ -115,6 +115,23 @@ async def test_an_event_starts_a_run_of_its_own_that_is_told_what_came(
     assert body["source"]["taint"] == "hook:x"
     [run] = await store.read(lambda tx: runs.history(tx, schedule.id))
     assert (run.status, run.cause) == ("started", "event")
+
+
+async def test_the_end_of_a_session_starts_what_waits_for_it(store: Store, tmp_path: Path) -> None:
+    session = await a_session(store, tmp_path)
+    await planned(store, f"when session:{session.id}")
+    for status, started in (("parked", 0), ("completed", 1)):
+        await store.write(lambda tx, status=status: wakes.turn_ended(tx, session, 1, status, LATER))
+        assert len(await look(store, tmp_path)) == started
+
+
+async def test_the_end_of_a_session_nobody_waits_for_leaves_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    session = await a_session(store, tmp_path)
+    await store.write(lambda tx: wakes.turn_ended(tx, session, 1, "completed", LATER))
+    name = wakes.session_event(session.id)
+    assert await store.read(lambda tx: named.since(tx, "local", name, 0.0)) is None
 
 
 async def test_only_its_own_event_starts_it(store: Store, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of wakes, on both stores: tried again and told, dropped with their session, ended."""
+"""What becomes of wakes, on both stores: tried again and told, dropped with the session, ended."""
 
 from __future__ import annotations
 

@@ -34,6 +34,9 @@ alter table wakes add column event_id text not null default ''; -- the one that 
 alter table wakes add column tries integer not null default 0;
 alter table wakes add column created_at double precision not null default 0;
 create index wakes_event on wakes (tenant_id, event) where status = 'waiting';
+-- Made anew after the other: of two that fit, SQLite takes the one made last.
+drop index wakes_due;
+create index wakes_due on wakes (tenant_id, due) where status = 'waiting';
 
 -- Schedules that an event which came is to start, and when.
 create table arrivals (
@@ -54,7 +57,7 @@ alter table subscriptions add column batch double precision not null default 30;
 alter table subscriptions add column due double precision; -- when what waits is handed over
 alter table subscriptions add column missed bigint not null default 0; -- left out since then
 create index subscriptions_source on subscriptions (tenant_id, source) where status = 'active';
-create index subscriptions_due on subscriptions (due) where status = 'active';
+create index subscriptions_due on subscriptions (tenant_id, due) where status = 'active';
 
 create table watched (
   id {identity},

@@ -22,9 +22,16 @@ where tenant_id = :tenant and event = :event and status = 'waiting' and event_id
            or g.scope = 'channel:' || s.home
            or g.scope || '/' = substr('channel:' || s.home, 1, length(g.scope) + 1)))
 
--- name: wakes_on
-select id from wakes
-where tenant_id = :tenant and event = :event and status = 'waiting' and event_id = '' limit 1
+-- Whether anything waits for an event that is only worth storing then.
+-- name: event_awaited
+select 1 as found from wakes
+where tenant_id = :tenant and event = :event and status = 'waiting' and event_id = ''
+union all
+select 1 from subscriptions
+where tenant_id = :tenant and source = 'event:' || :event and status = 'active'
+union all
+select 1 from schedules where tenant_id = :tenant and cron = '@event ' || :event and enabled = 1
+limit 1
 
 -- The wake or watch whose mail began a turn.
 -- name: wake_of_turn
