@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -20,8 +21,11 @@ __all__ = ["MCP"]
 
 #: Surfaces that only whoever runs the process reaches: it was typed at the machine.
 _CONSOLE = ("console", "shell")
-#: Seconds a check waits for a server to start.
-CHECK = 45.0
+#: Seconds a check waits for a server to start: at the machine, and in a chat, where the next
+#: message of the same person may wait behind it.
+CHECK, CHECK_IN_CHAT = 45.0, 3.0
+#: Seconds for finding out how a server is signed in to.
+FIND = 20.0
 #: Tools of a server that are listed.
 LISTED = 60
 
@@ -61,7 +65,12 @@ async def _show(context: Context, given: list[str]) -> str:
 
 
 async def _check(context: Context, given: list[str]) -> str:
-    return _whole(await _servers(context).check(given[0], CHECK))
+    return _whole(await _tried(context, given[0]))
+
+
+async def _tried(context: Context, name: str) -> Status:
+    limit = CHECK if context.surface in _CONSOLE else CHECK_IN_CHAT
+    return await _servers(context).check(name, limit)
 
 
 def _found(context: Context, name: str) -> Status:
@@ -158,7 +167,7 @@ async def _add(context: Context, given: list[str]) -> str:
             tx, context.tenant, name, table, by=context.person.id, now=context.house.now()
         ),
     )
-    return _whole(await _servers(context).check(name, CHECK))
+    return _whole(await _tried(context, name))
 
 
 async def _connect(context: Context, given: list[str]) -> str:
@@ -180,7 +189,11 @@ async def _connect(context: Context, given: list[str]) -> str:
             "Signing in needs a page of mine that your browser reaches.",
             f"Set web.url, or write where I run: nod mcp connect {plain(name)[:40]}",
         )
-    await servers.register(name, redirect)
+    try:
+        async with asyncio.timeout(FIND):
+            await servers.register(name, redirect)
+    except TimeoutError:
+        raise NodError(f"{name} did not answer in time.", "Try again later.") from None
     return await context.connecting.offer(context.person, f"mcp:{name}", context.target)
 
 
@@ -204,7 +217,7 @@ async def _remove(context: Context, given: list[str]) -> str:
 
 async def _on(context: Context, given: list[str]) -> str:
     await _switch(context, given[0], on=True)
-    return _whole(await _servers(context).check(given[0], CHECK))
+    return _whole(await _tried(context, given[0]))
 
 
 async def _off(context: Context, given: list[str]) -> str:

@@ -101,6 +101,10 @@ class _Broken(Exception):
     """It can never work so; says why."""
 
 
+class _Locked(Exception):
+    """It does not take the credentials it is given."""
+
+
 class Link:
     """One server. `run` is the body of its task; everything else may be called from any task."""
 
@@ -138,8 +142,8 @@ class Link:
                 await self._connected()
             except _Broken as error:
                 await self._set(State.BROKEN, str(error))
-            except NeedsConnection as error:
-                await self._set(State.CONNECT, error.why)
+            except (_Locked, NeedsConnection) as error:
+                await self._set(State.CONNECT, getattr(error, "why", str(error)))
             except TimeoutError:
                 await self._failed(f"it did not answer within {START:.0f} s")
             except Exception as error:  # noqa: BLE001  # broad: a plug-in border; retried
@@ -176,7 +180,7 @@ class Link:
                     limit.reschedule(asyncio.get_running_loop().time() + CLOSE)
         except Exception as error:  # broad: looked at, and raised again
             if isinstance(module.first(error), module.Unauthorized):
-                raise self._needs("it wants other credentials") from None
+                raise _Locked("it refused the credentials") from None
             raise
         finally:
             self._wire = None
@@ -249,7 +253,8 @@ class Link:
 
     def _tell(self) -> None:
         """Tell the owner, once in an episode."""
-        lasting = self.state is State.BROKEN or self._failures >= TOLD
+        locked = self.state is State.CONNECT and not self.server.oauth
+        lasting = locked or self.state is State.BROKEN or self._failures >= TOLD
         if lasting and not self._told:
             self._told = True
             printed = f"\nIt printed:\n{self.printed}" if self.printed else ""
@@ -344,9 +349,12 @@ class Link:
 
     @property
     def _connect(self) -> str:
+        name = self.server.name
         if self.server.oauth:
-            return f"Connect it: /mcp connect {self.server.name}"
-        return f"Set its secret anew, then: /mcp check {self.server.name}"
+            return f"Connect it: /mcp connect {name}"
+        secrets = secret_names(self.server)
+        how = f"Run: nod secrets set {secrets[0]}" if secrets else "It needs a header with a secret"
+        return f"{how}. Then: /mcp check {name}"
 
     def kick(self) -> None:
         """Try again now, if it rests."""
@@ -458,8 +466,11 @@ class Link:
             raise ToolError(text, "Try once more, or another way.")
         raise Unsure(text)
 
-    def _needs(self, why: str) -> NeedsConnection:
-        return NeedsConnection(f"mcp:{self.server.name}", "", why, self._person)
+    def _needs(self, why: str) -> ToolError:
+        """Return what a call raises without credentials that hold; a sign-in can be waited for."""
+        if self.server.oauth:
+            return NeedsConnection(f"mcp:{self.server.name}", "", why, self._person)
+        return ToolError(f"{why.rstrip('.')}. Nothing was done.", self._connect)
 
     def _doubt(self) -> None:
         """A call was given up: see whether the server still answers."""

@@ -39,6 +39,8 @@ __all__ = ["Broke", "Ended", "Unauthorized", "Wire", "first", "open_wire"]
 
 #: Entries and pages of one list.
 ENTRIES, PAGES = 1_000, 50
+#: Characters of a question of the server that a model is told.
+QUESTION = 500
 
 _ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
     CallToolResult | InputRequiredResult
@@ -127,11 +129,22 @@ class Wire:
         except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
             raise Broke("the connection is closed") from error
         if isinstance(answer, InputRequiredResult):
-            return _failed(
-                "The server wants to ask a person in the middle of the call. Nod does not pass "
-                "such questions on: ask the person first, and give the answer as an argument."
-            )
+            return _failed(f"{_NO_QUESTIONS}{_questions(answer)}")
         return _plain(answer)
+
+
+_NO_QUESTIONS = (
+    "The server wants to ask in the middle of the call, and Nod does not pass that on. "
+    "Ask the person yourself, and give the answer as an argument if the tool takes one."
+)
+
+
+def _questions(answer: InputRequiredResult) -> str:
+    """Return what the server wanted to ask, in its words."""
+    asked = _plain(answer).get("inputRequests") or {}
+    words = [str((each.get("params") or {}).get("message") or "") for each in asked.values()]
+    told = [f"\n{word[:QUESTION]}" for word in words[:3] if word]
+    return f" It asks:{''.join(told)}" if told else ""
 
 
 def _failed(text: str) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import uvicorn
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from pydantic import BaseModel
 
 from connectors.mcp_link import State, Unsure
-from engine.errors import NeedsConnection, ToolError
+from engine.errors import ToolError
 from engine.store.base import Store
 from engine.store.opening import open_store
 from tests.fakes.mcp_house import house
@@ -46,18 +48,26 @@ async def test_a_header_carries_the_secret_and_nothing_shows_it(
             assert "tok-12345678" not in str(nod.servers.status())
 
 
-async def test_refused_credentials_are_a_need_to_connect(store: Store, tmp_path: Path) -> None:
-    async with served() as server, house(store, tmp_path, fake={"url": server.url}) as nod:
-        await nod.ready()
-        server.token = "Bearer other"
-        with pytest.raises(NeedsConnection, match="refused the credentials"):
-            await nod.call("mcp_fake_add", a=1, b=2)
-        await nod.until(lambda: nod.state() == State.CONNECT)
-        with pytest.raises(NeedsConnection):
-            await nod.call("mcp_fake_add", a=1, b=2)
-        server.token = ""
-        assert (await nod.servers.check("fake", 10)).state == State.READY
-        assert server.calls == 0
+async def test_refused_credentials_did_nothing_and_the_owner_is_told_what_mends_it(
+    store: Store, tmp_path: Path
+) -> None:
+    async with served() as server:
+        server.token = "Bearer tok-12345678"
+        table = {"url": server.url, "headers": {"Authorization": "Bearer {FAKE_TOKEN}"}}
+        secrets = {"FAKE_TOKEN": "tok-12345678"}
+        async with house(store, tmp_path, secrets, fake=table) as nod:
+            await nod.ready()
+            server.token = "Bearer other"
+            with pytest.raises(ToolError, match=r"refused the credentials\. Nothing was done"):
+                await nod.call("mcp_fake_add", a=1, b=2)
+            await nod.until(lambda: bool(nod.told.notices))
+            assert "nod secrets set FAKE_TOKEN. Then: /mcp check fake" in nod.told.notices[0][1]
+            assert nod.state() == State.CONNECT
+            with pytest.raises(ToolError, match="Nothing was done"):
+                await nod.call("mcp_fake_add", a=1, b=2)
+            server.token = "Bearer tok-12345678"
+            assert (await nod.call("mcp_fake_add", a=1, b=2)).text == "3"
+            assert server.calls == 1
 
 
 @pytest.mark.parametrize(
@@ -121,6 +131,12 @@ async def test_a_server_that_is_down_is_found_again(
             assert (await nod.call("mcp_fake_add", a=1, b=2)).text == "3"
 
 
+class Board(BaseModel):
+    """What the server asks for."""
+
+    board: str
+
+
 @asynccontextmanager
 async def sdk_server(port: int = 0) -> AsyncIterator[str]:
     """Serve the SDK's own server, which speaks the newest protocol, and can grow a tool."""
@@ -130,6 +146,12 @@ async def sdk_server(port: int = 0) -> AsyncIterator[str]:
     def add(a: int, b: int) -> int:
         """Add."""
         return a + b
+
+    @server.tool()
+    async def ask(context: Context) -> str:
+        """Ask the person."""
+        await context.elicit("Which board?", Board)
+        return "asked"
 
     @server.tool()
     async def slow() -> str:
@@ -170,3 +192,5 @@ async def test_the_newest_protocol_over_http(store: Store, tmp_path: Path) -> No
             with pytest.raises(Unsure, match="did not answer within 1 s"):
                 await nod.call("mcp_fake_slow")
             assert (await nod.call("mcp_fake_add", a=1, b=1)).text == "2"
+            asked = await nod.call("mcp_fake_ask")
+            assert not asked.ok, "a question of the server is not answered by itself"
