@@ -42,7 +42,10 @@ async def _budget(context: Context, given: list[str]) -> str:
     if verb == "remove":
         return await context.store.write(lambda tx: _remove(tx, context, rest.strip()))
     said = f"{verb} {rest}" if verb != "set" else " ".join(shlex.split(rest))
-    return await context.store.write(lambda tx: _set(tx, context, said.strip()))
+    told, at_work = await context.store.write(lambda tx: _set(tx, context, said.strip()))
+    for session in at_work:
+        context.enqueue(session)
+    return told
 
 
 def lines(tx: Tx, context: Context) -> list[str]:
@@ -70,7 +73,8 @@ def _remove(tx: Tx, context: Context, start: str) -> str:
     return f"The budget of {budget} for {plain(budgets.whose(tx, budget))} is removed."
 
 
-def _set(tx: Tx, context: Context, said: str) -> str:
+def _set(tx: Tx, context: Context, said: str) -> tuple[str, list[str]]:
+    """Set what was said; return what is told, and the sessions that are to look at it."""
     scope, thing, rest = _thing(tx, context, said)
     limits = understood(rest)
     budget = budgets.put(
@@ -84,7 +88,7 @@ def _set(tx: Tx, context: Context, said: str) -> str:
         now=context.house.now(),
     )
     told = f"{budget} for {plain(budgets.whose(tx, budget))} ({budget.id}), in {budget.zone}."
-    return f"{told}{_unpriced(context, limits)}"
+    return f"{told}{_unpriced(context, limits)}", budgets.stir(tx, context.tenant)
 
 
 def _unpriced(context: Context, limits: Limits) -> str:

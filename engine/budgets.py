@@ -44,6 +44,7 @@ __all__ = [
     "remove",
     "schedule_removed",
     "standing",
+    "stir",
     "whose",
 ]
 
@@ -201,6 +202,11 @@ def put(
         _count_back(tx, made, now)
     _note(tx, made, "budgeted", by.id, str(made), now)
     return made
+
+
+def stir(tx: Tx, tenant: str) -> list[str]:
+    """Let turns that are at work see a budget that was just set; return their sessions, to hint."""
+    return [str(row["id"]) for row in tx.all("budget_stir", tenant=tenant)]
 
 
 def _check(scope: str, limits: Limits) -> None:

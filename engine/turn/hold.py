@@ -56,7 +56,7 @@ class Hold:
         self._since: list[Event] = []
         #: The session's folders are there.
         self._prepared = False
-        #: Whether there are budgets, as of the last commit.
+        #: Whether there are budgets, as of the last commit; True as long as nobody knows.
         self._budgeted = True
         #: Replaced when running work is dropped: what of it has not acted yet must not any more.
         self._hold = object()
@@ -182,6 +182,7 @@ class Hold:
         seen, self.closed = await self.engine.store.read(look)
         self._stop_mark = seen.stop_mark
         self._noted = seen.noted
+        self._budgeted = seen.budgeted
         mail, replies = seen.inbound or ((), ())
         self.state = replace(
             self.state,

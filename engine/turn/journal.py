@@ -84,7 +84,7 @@ class Committed:
     released: bool = False
     #: Set when something came in since `noted`: everything that waits to enter.
     inbound: tuple[tuple[Mail, ...], tuple[Reply, ...]] | None = None
-    #: The tenant has budgets, so what is spent is to be weighed.
+    #: The tenant has budgets, so what is spent is to be weighed; a look does not say.
     budgeted: bool = True
 
 

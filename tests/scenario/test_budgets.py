@@ -23,8 +23,9 @@ from engine.schedule.policy import Policy
 from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from engine.store.opening import open_store
+from engine.tools.base import Risk
 from tests.fakes.scripted import ScriptedModel, call, calls
-from tests.fakes.world import World, opened, running
+from tests.fakes.world import World, opened, probe, running
 
 OWNER = Person(id=people.CONSOLE, role="owner", name="console")
 NOON = 1_750_075_200.0  # Mon 16 Jun 2025, 12:00 UTC
@@ -422,3 +423,26 @@ async def test_a_schedule_takes_its_budgets_with_it(store: Store, tmp_path: Path
         kept = await budget(world, unit="calls", hard=1)
         await world.store.write(lambda tx: schedules.remove(tx, schedule, NOON))
         assert [each.budget for each in await stands(world)] == [kept]
+
+
+async def test_a_budget_set_in_the_middle_of_a_turn_holds_at_its_next_call(
+    store: Store, tmp_path: Path
+) -> None:
+    log: list[tuple[str, str, str]] = []
+    gate = asyncio.Event()
+    look = calls(call("look", label="a"))
+    model = ScriptedModel([look])
+    async with running(
+        store, tmp_path, model, tools=[probe("look", Risk.READ, log, gate)]
+    ) as world:
+        session = await world.open()
+        await world.say(session, "Look")
+        async with asyncio.timeout(5):
+            while not log:
+                await asyncio.sleep(0.01)
+        await budget(world, unit="calls", hard=1)
+        for at_work in await world.store.write(lambda tx: budgets.stir(tx, "local")):
+            world.dispatcher.enqueue(at_work)
+        gate.set()
+        await world.settle()
+        assert end(await world.log(session)) == ("error", "budget")

@@ -20,6 +20,11 @@ select * from budgets where tenant_id = :tenant and id like :prefix limit 2
 -- name: budget_list
 select * from budgets where tenant_id = :tenant order by scope, thing, period, unit
 
+-- Sessions at work look at what is new before their next call.
+-- name: budget_stir
+update sessions set wanted = wanted + 1 where tenant_id = :tenant and worker is not null
+returning id
+
 -- name: budget_remove
 delete from budgets where id = :id
 
