@@ -6,9 +6,10 @@ import asyncio
 from pathlib import Path
 
 from bot.commanding import Command, Context
-from engine.errors import NodError, SessionError, ToolError
+from engine.errors import NodError, SessionError
 from engine.sandbox import jobs as sandbox
 from engine.schedule import jobs
+from engine.schedule.job_tools import stop
 from engine.schedule.jobs import Job
 from engine.store.base import Tx
 
@@ -29,10 +30,7 @@ async def _jobs(context: Context, given: list[str]) -> str:
     job = await context.store.read(lambda tx: _find(tx, context, given[-1]))
     folder = jobs.folder_of(context.house.data, job.session, job.id)
     if len(given) == 2 and job.running:
-        try:
-            await asyncio.to_thread(sandbox.stop, folder)
-        except OSError as error:
-            raise ToolError(f"{job.id} cannot be stopped: {error.strerror}.") from error
+        await stop(folder, job)
     return await asyncio.to_thread(_shown, folder, job, context.house.now())
 
 

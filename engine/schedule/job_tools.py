@@ -113,6 +113,8 @@ def _starting(store: Store, nudge: Callable[[], None]) -> Tool:
                 await store.write(lambda tx: jobs.end(tx, job, failed, "", ctx.now()))
                 raise
             nudge()
+        elif job.status in ("failed", "lost"):
+            raise ToolError(jobs.told(job, ctx.now()))
         return Result(
             text=f"Started as {name}; it may run for {jobs.spent(limit)}. Read it with job_output.",
             display={"command": command, "description": description, "job": name},
@@ -153,7 +155,7 @@ async def _shown(ctx: ToolContext, job: Job, start: int) -> str:
     if said.end > said.begin:
         notes.append(f"bytes {said.begin} to {said.end}")
     if max(start, 0) < said.begin:
-        kept = "earlier ones are kept for a while" if start < 0 else "what was before is gone"
+        kept = "read earlier ones with start" if start < 0 else "what was before is gone"
         notes.append(kept)
     notes.append(f"read on from {said.end}" if said.more or job.running else "that is all")
     line = "" if not said.text or said.text.endswith("\n") else "\n"

@@ -18,13 +18,16 @@ import pytest
 from bot import keeping
 from engine import sessions
 from engine.clock import system_now
+from engine.errors import ToolError
 from engine.events import Kind
+from engine.sandbox.jobs import Ended
 from engine.schedule import jobs, wakes
 from engine.schedule.job_tools import job_tools
 from engine.schedule.job_watch import PATIENCE, JobWatch
 from engine.schedule.jobs import Job
 from engine.store.base import Store, Tx
 from engine.tools.base import Risk, Tool
+from tests.fakes.context import make_context
 from tests.fakes.jobs import ended, is_gone, pid_in, until
 from tests.fakes.scripted import ScriptedModel, Step, call, calls
 from tests.fakes.world import World, running
@@ -257,6 +260,26 @@ async def test_a_stop_of_the_turn_leaves_its_jobs_and_job_stop_ends_one(desk: De
     assert (await desk.seen(job)).status == "stopped"
     [(status, text)] = await desk.does(calls(call("job_stop", job=job.id)))
     assert status == "ok" and "was stopped" in text
+
+
+async def test_a_start_whose_job_was_given_up_meanwhile_is_no_start(desk: Desk) -> None:
+    """The call is tried again after a crash, and its job was found never to have been started."""
+    store = desk.world.store
+    [start] = [t for t in job_tools(store, "UTC", lambda: None) if t.name == "job_start"]
+    ctx = make_context(desk.world.engine.data, session=desk.session, executor=no_shell, call="c9")
+    lost = Ended(how="lost")
+
+    def note(tx: Tx) -> None:
+        row = sessions.get(tx, desk.session)
+        jobs.end(tx, jobs.add(tx, row, jobs.job_id("c9"), "make", 60.0, 1.0), lost, "", 2.0)
+
+    await store.write(note)
+    with pytest.raises(ToolError, match="is lost"):
+        await start.run(ctx, command="make")
+
+
+async def no_shell() -> None:
+    """Nothing is to be started."""
 
 
 @pytest.mark.parametrize("tool", ["job_output", "job_stop", "wake_on"])
