@@ -26,6 +26,8 @@ _CONSOLE = ("console", "shell")
 CHECK, CHECK_IN_CHAT = 45.0, 3.0
 #: Seconds for finding out how a server is signed in to.
 FIND = 20.0
+#: Characters of a schema a token stands for, roughly.
+CHARACTERS_A_TOKEN = 4
 #: Tools of a server that are listed.
 LISTED = 60
 
@@ -92,6 +94,9 @@ def _whole(each: Status) -> str:
     more = [n for n, has in (("resources", each.resources), ("prompts", each.prompts)) if has]
     if more:
         lines.append(f"It also has {' and '.join(more)}.")
+    if each.size:
+        tokens = each.size // CHARACTERS_A_TOKEN
+        lines.append(f"Every model call carries about {tokens:,} tokens for it.")
     if each.printed:
         lines += ["It printed last:", fenced(each.printed)]
     return "\n".join(lines)

@@ -78,6 +78,8 @@ class Status:
     tools: tuple[ToolLine, ...] = ()
     resources: bool = False
     prompts: bool = False
+    #: Characters of JSON its tools take in every model call.
+    size: int = 0
 
 
 class _Held:
@@ -89,6 +91,7 @@ class _Held:
         self.task = task
         self.offer = Listing()
         self.listed = Listed()
+        self.size = 0
         self.fault = ""
 
 
@@ -221,8 +224,10 @@ class Servers:
         held.listed = tools_of(server, offer.tools, partial(self._perform, server.name))
         names = {each.name for each in held.listed.tools}
         extras = extras_of(server, offer, partial(self._ask, server.name), names)
+        shown = [*held.listed.tools, *extras]
+        held.size = sum(len(dumps([t.name, t.description, t.parameters])) for t in shown)
         try:
-            self._tools.replace(group_of(server.name), [*held.listed.tools, *extras])
+            self._tools.replace(group_of(server.name), shown)
             held.fault = ""
         except ToolError as error:
             held.fault = str(error)
@@ -386,6 +391,7 @@ class Servers:
             tools=tuple(lines),
             resources=held.offer.resources,
             prompts=held.offer.prompts,
+            size=held.size,
         )
 
 

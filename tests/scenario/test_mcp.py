@@ -172,7 +172,9 @@ async def said(nod: App, words: str, target: str = "console:main") -> str:
 async def test_a_server_of_nod_toml_is_listed_checked_and_switched(tmp_path: Path) -> None:
     async with app(_written(tmp_path, _table())) as nod:
         assert (await said(nod, "check fake")).startswith("`fake` ready, ")
-        assert "- `add` asks" in await said(nod, "show fake")
+        shown = await said(nod, "show fake")
+        assert "- `add` asks" in shown
+        assert "Every model call carries about " in shown
         assert await said(nod, "tool fake add read") == "`add` of fake: read."
         assert await said(nod, "tool fake add off") == "`add` of fake: switched off."
         assert "mcp_fake_add" not in nod._tools.group("mcp:fake")
