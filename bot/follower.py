@@ -62,6 +62,8 @@ class Follower:
         self._stage = stage
         self._posting = posting
         self._facts: list[Event] = []
+        #: The newest to-do list that is in no log yet.
+        self._early: Event | None = None
         #: The log has facts that did not come over the bus.
         self._behind = True
         #: Facts from this place on are new; those before it may have been shown by an earlier run.
@@ -91,6 +93,13 @@ class Follower:
             self._live_from = fact.seq
         if len(self._facts) < BACKLOG:
             self._facts.append(fact)
+        if fact.kind is Kind.PROGRESS:
+            self._early = None  # what came before it is in it
+        self.wake.set()
+
+    def hear_early(self, progress: Event) -> None:
+        """Take a to-do list that is not durable yet: a turn that only reads has no other."""
+        self._early = progress
         self.wake.set()
 
     def hear_delta(self, delta: Event) -> None:
@@ -140,6 +149,8 @@ class Follower:
             await self._show_all(facts)
             self.seen = facts[-1].seq
             self.handled.set()
+        if self._early is not None and not self.quiet:
+            await self._foretell()
         if self._changed and self.pace and not self.quiet:
             await self._grow()
         self.handled.set()
@@ -268,6 +279,16 @@ class Follower:
         subject = f"event:{self.session}/{part.facts[0].turn}.progress"
         await self._post(part.message, [subject], part.facts[0].seq, look=True)
 
+    async def _foretell(self) -> None:
+        """Show a list that is not durable yet; when that fails, the log has it soon."""
+        early, self._early = self._early, None
+        try:
+            for part in showing.parts([early] if early else []):
+                await self._progress(part)
+            await self._flush()
+        except (SurfaceError, TimeoutError, ToolError) as error:
+            _log.info("progress was not shown early in %s: %s", self.home, error)
+
     async def _file(self, part: Part) -> None:
         """A file that a call made is uploaded, unless the call itself delivered it."""
         fact = part.facts[0]
@@ -362,6 +383,9 @@ class Follower:
     # -- posting
 
     def _in_doubt(self, seq: int) -> bool:
+        """Say whether an earlier run may have shown it; what has no place in the log is new."""
+        if not seq:
+            return False
         return self._live_from is None or seq < self._live_from
 
     async def _post(

@@ -105,6 +105,8 @@ class Presenter:
         if event.kind not in TRANSPORT:
             if event.seq:
                 self._follow(event.session).hear(event)
+            elif event.kind is Kind.PROGRESS:
+                self._follow(event.session).hear_early(event)
         elif event.kind is Kind.ASSISTANT_DELTA and event.session in self._followers:
             self._followers[event.session].hear_delta(event)
 

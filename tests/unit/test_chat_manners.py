@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot import routing
-from engine.models.base import Request
+from engine.models.base import Answer, Delta, Request
 from engine.store.base import Store
-from tests.fakes.scripted import ScriptedModel
+from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.unit import discord_scene, test_telegram_house
 from tests.unit.discord_scene import labels, words
 from tests.unit.test_telegram_house import ANA, GROUP
@@ -157,3 +158,54 @@ async def test_on_discord_long_posts_are_whole_both_ways(
 def _last(at: Any) -> Any:
     requests = at.chat.world.engine.model.requests
     return requests[-1].messages if requests else ()
+
+
+# -- progress
+
+
+def researching(shown: Callable[[], Awaitable[object]]) -> ScriptedModel:
+    """Return a model that writes lists and reads, and is done only once its list was shown."""
+
+    class Waiting(ScriptedModel):
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
+            if len(self.steps) == 1:
+                await shown()
+            async for each in super().stream(request):
+                yield each
+
+    def listed(one: str, two: str) -> Answer:
+        todos = [{"content": "look", "status": one}, {"content": "tell", "status": two}]
+        return calls(call("todo_write", todos=todos), call("list_files", path="."))
+
+    return Waiting([listed("in_progress", "pending"), listed("done", "in_progress"), "Done."])
+
+
+async def test_on_telegram_a_turn_that_only_reads_shows_its_list_while_it_works(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    found: list[Any] = []
+    model = researching(lambda: found[0].shown(GROUP, "✓ look"))
+    async with test_telegram_house.scene(sqlite_store, tmp_path, model) as at:
+        found.append(at)
+        await at.fake.say(GROUP, ANA, "@nod_bot find out")
+        await at.shown(GROUP, "Done.")
+        assert len([each for each in at.fake.of(GROUP) if "tell" in each.text]) == 1
+
+
+async def test_on_discord_a_turn_that_only_reads_shows_its_list_while_it_works(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    found: list[Any] = []
+
+    def shown(text: str) -> Callable[[], Awaitable[object]]:
+        return lambda: found[0].fake.until(
+            lambda: text in str(found[0].fake.shown(found[0].thread))
+        )
+
+    model = researching(shown("✓ look"))
+    async with discord_scene.scene(sqlite_store, tmp_path, model=model) as at:
+        found.append(at)
+        said = await at.fake.say(at.fake.general, at.ana, f"<@{at.fake.me['id']}> find out")
+        at.thread = said["id"]
+        await shown("Done.")()
+        assert str(at.fake.shown(at.thread)).count("tell") == 1
