@@ -144,7 +144,7 @@ class Keeping:
             async with asyncio.timeout(CHECK):
                 return await self._connectors.identity(draft)
         except NeedsConnection:
-            raise ConnectError(f"{title} does not take this.", "Check it, try again.") from None
+            raise ConnectError(f"{title} does not take this.", "Check it, and try again.") from None
         except ToolError as error:
             raise ConnectError(f"{title} was not connected: {error.what}", error.fix) from None
         except TimeoutError:

@@ -143,6 +143,12 @@ class Browser:
         """Run a script of the test's own in the page."""
         return await self.ask("POST", "/execute/sync", {"script": script, "args": []})
 
+    async def scheme(self, name: str) -> None:
+        """Prefer light or dark pages."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        command = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}
+        await self.ask("POST", "/goog/cdp/execute", command)
+
     async def title(self, wanted: str) -> None:
         """Wait until the page has this title."""
         async with asyncio.timeout(READY):
