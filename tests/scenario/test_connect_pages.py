@@ -156,6 +156,18 @@ async def test_what_does_not_belong_together_connects_nothing(
     assert acme.secrets.names() == []
 
 
+async def test_who_guesses_a_state_or_takes_an_address_uses_nothing_up(
+    acme: Acme, fake: FakeOAuth
+) -> None:
+    link = await acme.link()
+    async with visitor() as session, visitor() as other:
+        there = back(fake, await begun(acme, session, link))
+        assert (await get(session, there[:-4] + "xxxx"))[0] == 400
+        assert (await get(other, there))[0] == 400
+        assert (await get(session, there))[0] == 200
+    assert len(await acme.accounts()) == 1
+
+
 async def test_a_no_at_the_service_is_told_and_the_link_holds_on(
     acme: Acme, fake: FakeOAuth
 ) -> None:
