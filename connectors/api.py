@@ -323,6 +323,7 @@ class Api:
             account.label,
             f"{self.connector.title} no longer takes the sign-in of {account.label}.",
             account.owner,
+            self.connector.title,
         )
 
     def _same_place(self, following: str, reply: Reply) -> str:

@@ -244,7 +244,7 @@ class Connectors:
         labels = ", ".join(sorted({each.label for each in found}))
         if not found:
             title = self._catalogue[connector].title
-            raise NeedsConnection(connector, "", f"{title} is not connected.")
+            raise NeedsConnection(connector, "", f"{title} is not connected.", title=title)
         if not fitting:
             raise ToolError(f"No account '{label}' is connected.", f"Use one of: {labels}.")
         raise ToolError("Several accounts are connected.", f"Say in `account` which: {labels}.")

@@ -93,14 +93,18 @@ class NeedsConnection(ToolError):
         account: the label of the account that was meant; empty: the person has none.
         why: one full sentence for the person.
         person: principal whose connection it is; empty: the session's owner.
+        title: what people call the connector; empty: its name.
     """
 
-    def __init__(self, connector: str, account: str, why: str, person: str = "") -> None:
+    def __init__(
+        self, connector: str, account: str, why: str, person: str = "", title: str = ""
+    ) -> None:
         super().__init__(why, f"Connect it: /connect {connector}")
         self.connector = connector
         self.account = account
         self.why = why
         self.person = person
+        self.title = title or connector
 
 
 class ScheduleError(NodError):

@@ -87,9 +87,9 @@ async def _payload(
     card = f"{session.id}/{call.turn}/{call.iteration}"
     if kind == "connect":
         lacks = call.lacks or {}
-        title = f"Connect {lacks['connector']}?"
-        shared = {"tool": call.name, "attended": state.attended}
-        return {"card": f"{card}/connect", "title": title, **shared, **lacks}
+        title = f"Connect {lacks['title']}?"
+        shared = {"tool": call.name, "attended": state.attended, "title": title}
+        return {"card": f"{card}/connect", **lacks, **shared}
     declared = engine.tools.get(call.name)
     if kind in ("question", "plan"):
         shown = declared.card(call.arguments) if declared and declared.card else {}

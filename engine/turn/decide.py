@@ -226,7 +226,7 @@ _MAY_RUN = frozenset({"allowed", "started", "unknown"})
 #: What is found of a call that waits for a connection, or will get none.
 _CONNECTION = frozenset({"refused", "unconnected"})
 _UNCONNECTED = (
-    "{connector} is not connected, and the person did not connect it. Nothing was done. Go on "
+    "{title} is not connected, and the person did not connect it. Nothing was done. Go on "
     "without it, and say what that leaves open."
 )
 

@@ -58,7 +58,7 @@ class Ran:
     kept: tuple[Mapping[str, Any], ...] = ()
     #: The call did not begin in time; trying again is safe.
     late: bool = False
-    #: The connection it lacked, so that nothing was done: {connector, account, why, person}.
+    #: The connection it lacked, so that nothing was done: {connector, account, why, person, title}.
     lacks: Mapping[str, str] | None = None
 
 
@@ -163,7 +163,7 @@ async def act(engine: Engine, tool: Tool, call: Call, ctx: ToolContext) -> Ran:
     except TooLate:
         return Ran(result=None, late=True)
     except NeedsConnection as error:
-        named = ("connector", "account", "why", "person")
+        named = ("connector", "account", "why", "person", "title")
         return Ran(result=None, lacks={name: getattr(error, name) for name in named})
     except ToolError as error:
         return Ran(result=Result(text=str(error), ok=False), content=f"Error: {error}")

@@ -111,7 +111,8 @@ class Call:
     #: refused (for want of a connection; a person is asked), unconnected (and will not be).
     found: str = ""
     outcome_prompt: str = ""
-    #: The connection a refused start lacked: {connector, account, why, person}; then its prompt.
+    #: The connection a refused start lacked: {connector, account, why, person,
+    #: title}; then its prompt.
     lacks: Mapping[str, Any] | None = None
     connect_prompt: str = ""
     done: bool = False

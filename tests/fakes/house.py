@@ -12,6 +12,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from connectors import accounts
+from connectors.credentials import secret_name
+from connectors.secrets import Secrets
+from connectors.vault import make_key_file
+from engine import people
 from engine.clock import system_now
 from engine.schedule import schedules
 from engine.store.opening import open_store
@@ -87,6 +92,23 @@ class House:
             )
         finally:
             await store.close()
+
+    async def connect(self, connector: str, label: str, token: str) -> None:
+        """Connect an account of the owner, as its page would, while nothing is at work."""
+        store = await open_store(f"sqlite:///{self.data / 'nod.db'}")
+        try:
+            await store.write(lambda tx: people.seed_console(tx, "local", system_now()))
+            account = await store.write(
+                lambda tx: accounts.add(
+                    tx, "local", connector, label, people.CONSOLE, now=system_now()
+                )
+            )
+        finally:
+            await store.close()
+        if not (self.data / "vault.key").exists():
+            make_key_file(self.data / "vault.key")
+        held = {"kind": "oauth", "access": token, "refresh": "", "expires_at": None, "extra": {}}
+        Secrets(self._environ, self.data).set(secret_name(account.id), json.dumps(held))
 
     async def check(self) -> None:
         """Make sure that the audit is whole and that no secret was written down."""

@@ -285,6 +285,7 @@ class World:
     def refuse(self, call: Call) -> None:
         """The service does not know us, and has done nothing."""
         lacks = {"connector": "github", "account": "", "why": "It expired.", "person": ""}
+        lacks["title"] = "GitHub"
         self.put(Kind.UNKNOWN, {"found": "refused", "lacks": lacks}, call.id)
 
     def start(self, call: Call) -> None:
