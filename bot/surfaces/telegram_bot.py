@@ -1,7 +1,7 @@
 """One bot: takes its updates, in order and each once, and answers what only the asker may see.
 
 Updates are kept on the disk, then confirmed, then handed to the intake, conversation by
-conversation. One that always fails is told to the owner and put aside.
+conversation. One that always fails is told to the owner and left for the next start.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class TelegramBot:
     # -- taking
 
     async def _handle(self, group: Sequence[Held]) -> None:
-        """Take a group of updates in; one that fails is tried again, then put aside."""
+        """Take a group of updates in; one that always fails is left for the next start."""
         failures = 0
         while True:
             try:
@@ -241,7 +241,7 @@ class TelegramBot:
                 if failures < TRIES:
                     continue
                 await self._put_aside(group, error)
-                break
+                return
         for held in group:
             await self._spool.taken(held)
 
@@ -250,8 +250,8 @@ class TelegramBot:
         _log.error("bot %s: update %s failed: %s", self.id, numbers, type(error).__name__)
         self._ground.counts.add("nod_refused_total", surface="telegram", reason="failed")
         text = (
-            f"Update {numbers} of bot {self.id} failed {TRIES} times ({type(error).__name__}) and"
-            " was put aside. Ask its sender to write again."
+            f"Update {numbers} of bot {self.id} failed {TRIES} times ({type(error).__name__}). It"
+            " is kept, and tried again at the next start of Nod: perhaps a newer one reads it."
         )
         await self._notify(f"telegram:{self.id}:{numbers}", "A message could not be read", text)
 

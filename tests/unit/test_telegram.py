@@ -424,6 +424,31 @@ async def test_an_update_that_always_fails_blocks_nobody_and_is_told_once(desk: 
     )
 
 
+async def test_an_update_that_cannot_be_read_is_kept_and_tried_again_at_the_next_start(
+    sqlite_store: Store, tmp_path: Path, fake: FakeTelegram
+) -> None:
+    folder = tmp_path / "telegram" / str(BOT)
+    async with at_work(sqlite_store, tmp_path, fake) as desk:
+        number = await fake.say(ANA, ANA, "precious")
+        await desk.got(1)
+        held = {**fake.messages[ANA, number], "message_id": "not a number"}
+        await fake.push({"message": held})
+        await fake.say(ANA, ANA, "after it")
+        await desk.got(2)
+        assert len(desk.house.notices) == 1 and "next start" in desk.house.notices[0][2]
+    (kept,) = folder.iterdir()
+    async with at_work(sqlite_store, tmp_path, fake) as desk:  # which still cannot read it
+        async with asyncio.timeout(5):
+            while not desk.house.notices:
+                await asyncio.sleep(0.01)
+    kept.write_text(kept.read_text().replace('"not a number"', "77"))  # what a newer one reads
+    async with at_work(sqlite_store, tmp_path, fake) as desk:
+        assert said((await desk.got(1))[0]).text == "precious"
+        async with asyncio.timeout(5):
+            while list(folder.iterdir()):
+                await asyncio.sleep(0.01)
+
+
 async def test_one_slow_conversation_holds_no_other_back_and_each_keeps_its_order(
     sqlite_store: Store, tmp_path: Path, fake: FakeTelegram
 ) -> None:
