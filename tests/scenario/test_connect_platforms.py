@@ -34,6 +34,7 @@ from tests.fakes.telegram import TOKEN as TELEGRAM_TOKEN
 from tests.scenario.test_connect_chat import asks_acme
 
 FORUM, TOPIC, PERSON = -1010, 50, 1000
+ASKED = "What does Acme say?"
 
 
 class Place(ABC):
@@ -48,9 +49,14 @@ class Place(ABC):
     @abstractmethod
     def surface(self, ground: Ground) -> Surface: ...
     @abstractmethod
-    async def ask(self) -> None: ...
+    async def ask(self, text: str = ASKED) -> None: ...
     @abstractmethod
     def shown(self) -> str: ...
+
+    def told(self) -> str:
+        """Return what is shown, and what only the person is."""
+        return self.shown()
+
     @abstractmethod
     async def press(self, label: str) -> str:
         """Press a button, and return what only the person is shown."""
@@ -70,9 +76,12 @@ class OnSlack(Place):
     def _posts(self) -> list[Any]:
         return list(self.fake.teams["T1"].channels["CGEN"].of_nod)
 
-    async def ask(self) -> None:
+    async def ask(self, text: str = ASKED) -> None:
         await self.fake.connected()
-        await self.fake.say("@nod What does Acme say?", user="UANA")
+        await self.fake.say(f"@nod {text}", user="UANA")
+
+    def told(self) -> str:
+        return f"{self.shown()}{self.fake.whispers}"
 
     def shown(self) -> str:
         return json.dumps([[each.text, each.blocks] for each in self._posts()])
@@ -101,8 +110,8 @@ class OnTelegram(Place):
         config = TelegramConfig(tokens=(TELEGRAM_TOKEN,), base_url=self.fake.url)
         return TelegramSurface(config, ground)
 
-    async def ask(self) -> None:
-        await self.fake.say(FORUM, PERSON, "@nod_bot What does Acme say?", topic=TOPIC)
+    async def ask(self, text: str = ASKED) -> None:
+        await self.fake.say(FORUM, PERSON, f"@nod_bot {text}", topic=TOPIC)
 
     def shown(self) -> str:
         return "\n".join(f"{each.text} {each.buttons}" for each in self.fake.of(FORUM))
@@ -127,10 +136,13 @@ class OnDiscord(Place):
         )
         return DiscordSurface(config, ground)
 
-    async def ask(self) -> None:
-        mention = f"<@{self.fake.me['id']}> What does Acme say?"
+    async def ask(self, text: str = ASKED) -> None:
+        mention = f"<@{self.fake.me['id']}> {text}"
         said = await self.fake.say(self.fake.general, self.user, mention)
         self.root = said["id"]
+
+    def told(self) -> str:
+        return "\n".join(self.fake.shown(self.fake.general))
 
     def shown(self) -> str:
         cards = json.dumps([each["components"] for each in self.fake.of(self.root)])
@@ -224,3 +236,32 @@ async def test_the_card_gives_its_person_a_link_and_says_when_it_is_connected(
         await place.fake.until(lambda: "Acme said hello." in place.shown(), 20.0)
         await place.fake.until(lambda: "Connected by" in place.shown(), 20.0)
         await place.fake.until(lambda: "is connected for Ana." in place.shown(), 20.0)
+
+
+@pytest.mark.parametrize("platform", ["slack", "telegram", "discord"])
+async def test_who_pastes_a_key_is_told_so_where_they_did(
+    platform: str, sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    async with AsyncExitStack() as stack:
+        fakes = {"slack": FakeSlack, "telegram": FakeTelegram, "discord": discord}
+        kinds = {"slack": OnSlack, "telegram": OnTelegram, "discord": OnDiscord}
+        place: Place = kinds[platform](await stack.enter_async_context(fakes[platform]()))
+        await let_in(sqlite_store, platform, place.id)
+        told = await stack.enter_async_context(
+            grounded(tmp_path, sqlite_store, token_key(tmp_path))
+        )
+        model = ScriptedModel()
+        surface = place.surface(told.ground)
+        chat = await stack.enter_async_context(
+            chatting(sqlite_store, tmp_path, model, surfaces=[surface])
+        )
+        if platform == "telegram":
+            place.fake.admin_in.add(FORUM)
+        await place.ask(f"my key is {key}")
+        gone = "I cannot delete it here" if platform == "slack" else "I have deleted your message"
+        await place.fake.until(lambda: gone in place.told(), 20.0)
+        assert model.requests == []
+        assert await chat.rows("connecting_live", now=0.0) == []
+        files = (file for file in tmp_path.rglob("*") if file.is_file())
+        assert key.encode() not in b"".join(file.read_bytes() for file in files)
