@@ -223,13 +223,18 @@ async def test_a_dead_token_leaves_the_other_workspaces_and_is_told(
         assert len(at.taken) == 1
 
 
+@pytest.mark.parametrize("error", ["token_revoked", "token_expired", "account_inactive"])
 async def test_a_token_that_dies_at_work_is_told_and_the_others_go_on(
-    tmp_path: Path, sqlite_store: Store, fake: FakeSlack, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    sqlite_store: Store,
+    fake: FakeSlack,
+    caplog: pytest.LogCaptureFixture,
+    error: str,
 ) -> None:
     fake.add_team("T2", "Other")
     async with desk(tmp_path, sqlite_store, fake) as at:
-        fake.teams["T1"].revoked = True
-        with pytest.raises(SurfaceError, match="token_revoked"):
+        fake.fail("chat.postMessage", error)
+        with pytest.raises(SurfaceError, match=error):
             await at.surface.post("slack:T1/CGEN", Message(text="x"), "answer:s/1/1")
         (cause, _, text) = at.told.notices[0]
         assert cause == "slack:T1"

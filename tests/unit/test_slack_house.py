@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.cards import token_key
 from bot.commands import run
+from bot.surfaces import slack_sending, slack_stream
 from bot.surfaces.slack import SlackSurface
 from engine import inbox, people
 from engine.models.base import Model, Request
@@ -129,6 +132,25 @@ async def test_an_answer_is_streamed_into_its_thread_and_ends_with_what_it_took(
         await at.fake.until(lambda: not answer.streaming)
         assert everything(answer).count("word") >= 300
         assert at.nods() == [answer]
+
+
+async def test_an_answer_that_rests_for_ten_minutes_is_one_whole_post_that_never_looks_broken(
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slack_sending, "TEND", 0.02)
+    model = ScriptedModel([WORDS], chunk=200, hold=asyncio.Event())
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say("@nod hi")
+        post = await at.shown("word word")
+        monkeypatch.setattr(slack_stream, "QUIET", 0.0)
+        await at.fake.until(lambda: "…" in everything(post))
+        at.fake.ahead = 600.0
+        assert not post.is_broken(at.fake)
+        assert model.hold is not None
+        model.hold.set()
+        await at.fake.until(lambda: "…" not in everything(post))
+        assert everything(post).count("word") >= 300
+        assert at.nods() == [post] and not at.fake.busy
 
 
 async def test_a_mention_is_answered_in_its_thread_once(
