@@ -36,6 +36,8 @@ __all__ = ["Link", "Listing", "Ports", "State", "Unsure"]
 
 #: Seconds a server has to start and list its tools; many fetch themselves on their first start.
 START = 40.0
+#: Seconds a call waits for a server that starts again and again.
+AGAIN = 3.0
 #: Seconds an idle server has to answer whether it is alive, and one has to close.
 PROBE, CLOSE = 10.0, 8.0
 #: Seconds between tries after a failure, the last for all that follow; a call hurries them, but
@@ -269,6 +271,8 @@ class Link:
     def _lose(self, why: str) -> None:
         self._lost = self._lost or why
         self._wire = None  # what is asked from now on waits for the next connection
+        if self.state is State.READY:
+            self.state, self.why = State.FAILING, self._lost
         self._event.set()
 
     def _note_change(self) -> None:
@@ -338,9 +342,9 @@ class Link:
         """One sentence on why it is not there, and what happens next."""
         name = self.server.name
         if self.state is State.READY:
-            return "" if self._wire else f"The MCP server {name} was just lost."
+            return ""
         after = {
-            State.FAILING: f"It is tried again in {self._pause:.0f} s at most.",
+            State.FAILING: f"It is tried again in {max(self._pause, PAUSES[0]):.0f} s at most.",
             State.BROKEN: f"Mend it, then: /mcp check {name}",
             State.CONNECT: self._connect,
         }.get(self.state, "It is starting.")
@@ -420,13 +424,11 @@ class Link:
 
     async def _open(self) -> Wire:
         """Return the open connection; one that starts, or fell only once, is waited for."""
-        if self.state is State.FAILING and time.monotonic() - self._tried > HURRY:
-            self.kick()
-        if self._wire is None and self._failures <= 1 and not self._gave_up:
-            self.kick()
-            await self._until(
-                lambda: self._wire is not None or self._failures > 1 or self._gave_up, START
-            )
+        if self._wire is None and not self._gave_up:
+            often = self._failures > 1
+            if not often or time.monotonic() - self._tried > HURRY:
+                self.kick()
+            await self._until(lambda: self._settled, AGAIN if often else START)
         if self.state is State.CONNECT:  # somebody may just have connected it
             await self.again()
             if await self.settled(START) is State.CONNECT:
@@ -434,6 +436,12 @@ class Link:
         if self._wire is None:
             raise ToolError(f"{self.trouble} Nothing was done.")
         return self._wire
+
+    @property
+    def _settled(self) -> bool:
+        """It is there, or will not be for a while."""
+        down = self.state is State.FAILING and self._failures > 1
+        return self._wire is not None or self._gave_up or down
 
     @property
     def _gave_up(self) -> bool:

@@ -348,6 +348,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--hang-at-start", action="store_true")
     parser.add_argument("--die-at-start", action="store_true")
+    parser.add_argument("--die-if", default="", help="die at the start while this file is there")
     parser.add_argument("--hostile", action="store_true")
     parser.add_argument("--wrong-list", action="store_true")
     parser.add_argument("--deaf", action="store_true", help="stay when stdin is closed")
@@ -355,7 +356,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.tell:
         print(f"{asked.tell}={os.environ.get(asked.tell)}", file=sys.stderr, flush=True)
-    if asked.die_at_start:
+    if asked.die_at_start or (asked.die_if and Path(asked.die_if).exists()):
         for number in range(40):
             print(f"line {number} of a long complaint", file=sys.stderr, flush=True)
         sys.exit(1)
