@@ -19,6 +19,7 @@ from bot.connector_commands import connectors_app
 from bot.guides.discord import discord_app
 from bot.guides.slack import slack_app
 from bot.guides.telegram import telegram_app
+from bot.hook_shell import hook_app
 from bot.mcp_shell import mcp_app
 from bot.secret_commands import secrets_app
 from engine.errors import NodError
@@ -50,6 +51,7 @@ app.add_typer(session_app, name="session")
 app.add_typer(audit_app, name="audit")
 app.add_typer(secrets_app, name="secrets")
 app.add_typer(connectors_app, name="connectors")
+app.add_typer(hook_app, name="hook")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(discord_app, name="discord")
 app.add_typer(slack_app, name="slack")

@@ -65,8 +65,11 @@ class Hooks:
         self._opened = False
 
     async def start(self, tenant: str) -> None:
-        """Open the path when there is a hook; raises SettingsError when it cannot be."""
-        if await self._store.read(lambda tx: hooks.standing(tx, tenant)):
+        """Open the path when there is a hook, or an address: another process may make one.
+
+        Raises SettingsError when it cannot be.
+        """
+        if self._web.port or await self._store.read(lambda tx: hooks.standing(tx, tenant)):
             await self.address("")
 
     async def address(self, token: str) -> str:

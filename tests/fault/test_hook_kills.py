@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 from engine import people, sessions
 from engine.clock import system_now
 from engine.inbox import Person
-from engine.schedule import hooks, promises, schedules, subscriptions, wakes
+from engine.schedule import promises, schedules, subscriptions, wakes
 from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from engine.store.opening import open_store
@@ -54,8 +54,8 @@ class Kept:
         await self._store.close()
 
 
-def everything(tx: Tx, data: Path, now: float) -> str:
-    """Make a hook, and one of each that waits for its event; return the hook's token."""
+def everything(tx: Tx, data: Path, now: float) -> None:
+    """Make one of each that waits for the event."""
     people.seed_console(tx, "local", now)
     session = sessions.open_session(
         tx,
@@ -88,8 +88,6 @@ def everything(tx: Tx, data: Path, now: float) -> str:
     asked = promises.Asked(**given, source=f"event:{EVENT}", task="Say so.", window=10.0)
     prompt = promises.ask_watch(tx, asked, now)
     promises.keep(tx, prompt, Person(id=people.CONSOLE, role="owner"), now, data=data)
-    hook = {"tenant": "local", "name": EVENT, "owner": people.CONSOLE, "signed": False}
-    return hooks.add(tx, **hook, now=now)[1]
 
 
 async def call(port: int, token: str) -> int:
@@ -106,8 +104,10 @@ async def test_what_a_hook_was_answered_for_happens_once_through_kills(
     await house.start()
     await house.kill()
     async with Kept(house) as store:
-        token = await store.write(lambda tx: everything(tx, house.data, system_now()))
+        await store.write(lambda tx: everything(tx, house.data, system_now()))
     await house.start()
+    made = await house.run("hook", "add", EVENT)
+    token = made.partition("/hooks/")[2].partition("`")[0]
     assert await call(port, token) == 202
     await house.kill()  # whatever it had begun by then
     await house.start()

@@ -53,7 +53,7 @@ def _words(command: str) -> list[str]:
 
 def _subcommand(words: list[str]) -> list[str]:
     """Return the words that name the subcommand: those whose help is another page."""
-    groups = {"schedule", "session", "audit", "mcp"}
+    groups = {"schedule", "session", "audit", "mcp", "hook"}
     if not words or words[0].startswith("-"):
         return []
     return words[:2] if words[0] in groups and len(words) > 1 else words[:1]

@@ -221,15 +221,26 @@ async def test_github_s_ping_is_no_event_and_its_kind_is_told(door: Door) -> Non
     assert await door.events() == ["X-GitHub-Event: push\n{}"]
 
 
-async def test_a_hook_is_answered_from_the_start_when_there_is_one(door: Door) -> None:
+async def test_the_path_is_open_from_the_start_where_the_server_is(door: Door) -> None:
+    """Another process, on the same store, may make the hook later."""
     await door.hooks.start("local")
-    await door.web.add("POST", "/hooks/*", door.hooks._answer)  # it was not there
-    door.web.remove("POST", "/hooks/*")
     _, token = await door.store.write(
         lambda tx: hooks.add(tx, tenant="local", name="x", owner="console", signed=False, now=NOW)
     )
-    await door.hooks.start("local")
     assert (await post(f"{door.web.url}/hooks/{token}"))[0] == 202
+
+
+async def test_without_a_hook_or_a_port_no_server_is_opened(sqlite_store: Store) -> None:
+    async def ready() -> tuple[bool, Mapping[str, str]]:
+        return True, {}
+
+    async with Web(settings.Web(), Counts(), ready) as web:
+        kept: Any = Kept()
+        served = Hooks(
+            store=sqlite_store, web=web, secrets=kept, now=lambda: NOW, fired=lambda: None
+        )
+        await served.start("local")
+        assert web.port == 0
 
 
 # -- the command
