@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bot import pasted
 from bot.hearing import Ear
 from bot.markup import defused, plain
 from bot.surfaces.base import Attachment, SurfaceError
@@ -19,6 +20,8 @@ __all__ = ["FILES", "File", "Refused", "announced", "content", "fetch", "place",
 
 #: Files of one message, and bytes of those the model is shown, not only told of.
 FILES, INLINE = 10, 5_000_000
+#: Bytes of a text file that is looked through for keys.
+READ = 1_000_000
 #: Seconds one file may take to come.
 FETCH_TIMEOUT = 60.0
 
@@ -44,6 +47,10 @@ class Refused:
 
     name: str
     why: str
+
+
+class _HoldsKey(SurfaceError):
+    """The file is not to be kept."""
 
 
 def refusals(files: Sequence[Attachment], limit: int) -> tuple[list[Attachment], list[str]]:
@@ -73,13 +80,16 @@ async def fetch(
         name = file_name(each.name, number, {file.name for file in came})
         try:
             file = await _one(each, name, spool / name, limit)
+        except _HoldsKey as error:
+            refused.append(Refused(name=name, why=f"{name} was not taken: {error}"))
+            continue
         except (SurfaceError, TimeoutError, OSError) as error:
             why = str(error) or "it took too long"
             refused.append(Refused(name=name, why=f"{name} could not be fetched: {why}."))
             continue
         if each.voice:
             try:
-                file = replace(file, heard=await ear.heard(file.path))
+                file = replace(file, heard=pasted.blotted(await ear.heard(file.path)))
             except NodError as error:
                 why = f"I could not hear {name}: {error}."
                 refused.append(Refused(name=name, why=why))
@@ -94,11 +104,24 @@ async def _one(attachment: Attachment, name: str, path: Path, limit: int) -> Fil
     if size > limit:  # it was larger than its platform said
         await asyncio.to_thread(path.unlink)
         raise SurfaceError(f"it is over the limit of {limit // 1_000_000} MB")
+    if what := await asyncio.to_thread(_key_in, path, size):
+        await asyncio.to_thread(path.unlink)
+        raise _HoldsKey(f"It holds {what}.", "Send it without, and end that key: others saw it.")
     url = ""
     if attachment.media_type in _SHOWN_TYPES and size <= INLINE:
         raw = await asyncio.to_thread(path.read_bytes)
         url = f"data:{attachment.media_type};base64,{base64.b64encode(raw).decode()}"
     return File(name=name, media_type=attachment.media_type, path=path, url=url)
+
+
+def _key_in(path: Path, size: int) -> str:
+    """Return what key a small text file holds; empty: none, or it is something else."""
+    if size > READ:
+        return ""
+    try:
+        return pasted.found(path.read_bytes().decode())
+    except UnicodeDecodeError:
+        return ""
 
 
 def file_name(name: str, number: int, taken: set[str]) -> str:

@@ -617,6 +617,17 @@ async def test_a_file_over_the_limit_is_told(chat: Chat, size: int) -> None:
     assert not folder.exists()
 
 
+async def test_a_file_that_holds_a_key_is_not_kept(chat: Chat) -> None:
+    key = b"ghp_" + b"a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    files = (attached(".env", b"TOKEN=" + key), attached("a.bin", b"\xff" + key))
+    receipt = await chat.take(said("look", files=files))
+    folder = sessions.files_of(chat.data, str(receipt.session)) / "in"
+    assert [file.name for file in folder.iterdir()] == ["a.bin"]  # no text: it is not looked into
+    rows = await chat.rows("deliveries_open", tenant="local", limit=9)
+    assert "env was not taken: It holds a GitHub token." in rows[0]["payload"]
+    assert not any((chat.data / "spool").iterdir())
+
+
 async def test_an_image_is_part_of_the_message(chat: Chat) -> None:
     receipt = await chat.take(said("see", files=(attached("a.png", b"\x89PNG", "image/png"),)))
     (row,) = await mail(chat, receipt.session)
