@@ -62,10 +62,14 @@ class Context:
     target: str = "console:main"
     #: It was given in a channel of threads, and in none of them.
     beside: bool = False
+    #: Time zone of the person's profile on the platform; empty: it tells none.
+    profile_zone: str = ""
 
-    def of(self, person: Person, target: str, *, beside: bool = False) -> Context:
+    def of(
+        self, person: Person, target: str, *, beside: bool = False, profile_zone: str = ""
+    ) -> Context:
         """Return the context for this person in this thread, or beside the threads of a channel."""
-        return replace(self, person=person, target=target, beside=beside)
+        return replace(self, person=person, target=target, beside=beside, profile_zone=profile_zone)
 
     @property
     def tenant(self) -> str:

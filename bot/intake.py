@@ -229,7 +229,8 @@ class Intake:
             return Receipt(status="duplicate")
         if person.role == "guest":
             return await self._unmet(event)
-        context = self._context.of(person, event.target, beside=event.beside)
+        zone = event.person.zone
+        context = self._context.of(person, event.target, beside=event.beside, profile_zone=zone)
         try:
             text = await run(context, event.name, event.arguments)
         except NodError as error:

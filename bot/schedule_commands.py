@@ -141,8 +141,9 @@ def _propose(tx: Tx, context: Context, proposal: Proposal) -> str:
 
 
 def _zone(tx: Tx, context: Context) -> str:
-    """Return the person's own zone, else the one that is set for all."""
-    return people.zone_of(tx, context.tenant, context.person.id) or context.zone
+    """Return the zone the person said, else their profile's, else the one that is set for all."""
+    said = people.zone_of(tx, context.tenant, context.person.id)
+    return said or context.profile_zone or context.zone
 
 
 def _place(tx: Tx, context: Context, said: str) -> str:

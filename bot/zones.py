@@ -74,7 +74,8 @@ def is_needed(tx: Tx, context: Context, when: str) -> bool:
 
     Whoever sits at the console is where Nod is set to be. Raises Unclear for what is no time.
     """
-    if context.surface == "console" or people.zone_of(tx, context.tenant, context.person.id):
+    known = context.surface == "console" or context.profile_zone
+    if known or people.zone_of(tx, context.tenant, context.person.id):
         return False
     here = _times(when, context.zone, context)
     return any(_times(when, each, context) != here for each in _EVERYWHERE)

@@ -60,6 +60,8 @@ class Author:
     #: The platform's own id, unique on it; for Slack team and user together.
     id: str
     name: str
+    #: IANA name of the time zone in their profile, when a command reads times; empty: not known.
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

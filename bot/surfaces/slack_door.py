@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp import ClientError, ClientSession
@@ -119,6 +119,7 @@ class Door:
 
     async def _in_thread(self, team: Team, event: Mapping[str, Any], commanded: Commanded) -> None:
         """Carry out a command that was said; its answer is seen by its author alone."""
+        commanded = await _zoned(team, commanded)
         working = asyncio.ensure_future(self._once(commanded))
 
         async def tell() -> None:
@@ -277,7 +278,7 @@ class Door:
         team = self.teams.of(body)
         for each in people(str(body.get("text") or ""))[:PEOPLE]:
             await team.name_of(each, 0.5)
-        commanded = command_of(team.id, body, team.names)
+        commanded = await _zoned(team, command_of(team.id, body, team.names))
         working = asyncio.ensure_future(self._once(commanded))
         done, _ = await asyncio.wait({working}, timeout=COMMAND)
         if not done:
@@ -315,6 +316,16 @@ def _as_press(
     container = {"channel_id": spot.channel, "message_ts": spot.ts} if spot else {}
     action = {"action_ts": body["view"]["hash"], "block_id": "", "value": kept["token"]}
     return {"actions": [action], "user": user, "container": container}
+
+
+async def _zoned(team: Team, commanded: Commanded) -> Commanded:
+    """Add the time zone of the person's profile to a command that reads times."""
+    if commanded.name != "schedule":
+        return commanded
+    user = commanded.person.id.rpartition("/")[2]
+    await team.name_of(user, 0.5)
+    person = replace(commanded.person, zone=team.zones.get(user, ""))
+    return replace(commanded, person=person)
 
 
 async def _told(commanded: Commanded, working: Awaitable[Receipt]) -> str:

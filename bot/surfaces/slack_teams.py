@@ -58,6 +58,8 @@ class Team:
     lost: Callable[[str, SurfaceError], Awaitable[None]] = field(repr=False)
     #: user id -> name, and -> the workspace they belong to, where it is told.
     names: dict[str, str] = field(default_factory=dict, repr=False)
+    #: user id -> time zone of their profile, for those whose names are known.
+    zones: dict[str, str] = field(default_factory=dict, repr=False)
     homes: dict[str, str] = field(default_factory=dict, repr=False)
     #: The app was installed for a whole organization.
     for_all: bool = False
@@ -120,10 +122,13 @@ class Team:
     def learn(self, user: Any) -> None:
         """Keep the name of a user object."""
         if len(self.names) >= NAMES:
-            self.names.pop(next(iter(self.names)))
+            first = next(iter(self.names))
+            del self.names[first]
+            self.zones.pop(first, None)
         profile = user.get("profile") or {}
         named = profile.get("display_name") or user.get("real_name") or user.get("name")
         self.names[user["id"]] = str(named or user["id"])
+        self.zones[user["id"]] = str(user.get("tz") or "")
 
 
 class Teams:

@@ -63,7 +63,8 @@ def users_info(app: App, team: Team, given: Mapping[str, Any]) -> Any:
     if name is None:
         raise Refused("user_not_found")
     profile = {"display_name": name, "real_name": name.title()}
-    return {"user": {"id": given["user"], "name": name, "profile": profile}}
+    zone = {"tz": team.zones[given["user"]]} if given["user"] in team.zones else {}
+    return {"user": {"id": given["user"], "name": name, "profile": profile, **zone}}
 
 
 @method("conversations.open", "im:write", "users")

@@ -118,6 +118,8 @@ class Team:
     bot_user: str
     bot: str
     users: dict[str, str] = field(default_factory=dict)
+    #: The time zones of those whose profile tells one.
+    zones: dict[str, str] = field(default_factory=dict)
     channels: dict[str, Channel] = field(default_factory=dict)
     scopes: set[str] = field(default_factory=lambda: set(SCOPES))
     revoked: bool = False

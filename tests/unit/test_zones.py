@@ -16,6 +16,7 @@ from engine.inbox import Person, Prompt
 from engine.store.base import Store
 from tests.fakes.chat import Chat, chatting
 from tests.fakes.scripted import ScriptedModel
+from tests.unit import test_slack_house
 from tests.unit.test_telegram_house import ANA, scene
 
 NOW = 1_750_057_320.0  # Mon 16 Jun 2025, 07:02 UTC
@@ -137,3 +138,13 @@ async def test_on_telegram_it_is_one_press(sqlite_store: Store, tmp_path: Path) 
         card = await at.card(ANA)
         await at.pressed(card, "Confirm", ANA)
         await at.fake.until(lambda: not card.buttons)
+
+
+async def test_on_slack_the_profile_tells_and_nobody_is_asked(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with test_slack_house.scene(sqlite_store, tmp_path, ScriptedModel()) as at:
+        at.fake.teams["T1"].zones["UANA"] = "Asia/Tokyo"
+        await at.fake.command("schedule every weekday at 8: morning briefing", channel="DM")
+        card = await at.shown("Schedule this?", "DANA")
+        assert "Asia/Tokyo" in str(card.blocks) and "Where are you?" not in str(at.nods("DANA"))
