@@ -23,7 +23,7 @@ Server = Annotated[str, typer.Argument(help="Its name.")]
 def _command(*words: str) -> None:
     from bot import reach, settings
 
-    said = reach.command(settings.load(), os.environ, "mcp", shlex.join(words), "shell:nod")
+    said = reach.command(settings.load(), os.environ, "mcp", shlex.join(words), "console:main")
     typer.echo(asyncio.run(said))
 
 

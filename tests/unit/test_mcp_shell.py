@@ -41,4 +41,4 @@ def test_words_are_handed_on(
     monkeypatch.setenv("NOD_HOME", str(tmp_path))
     done = CliRunner().invoke(app, ["mcp", *typed])
     assert done.output == "Done.\n"
-    assert heard == [("mcp", given, "shell:nod")]
+    assert heard == [("mcp", given, "console:main")]
