@@ -20,15 +20,15 @@ from bot.house_commands import HOUSE
 from bot.job_commands import JOBS, job_lines
 from bot.mcp_commands import MCP
 from bot.schedule_commands import SCHEDULE
-from bot.wake_commands import WAKES
 from bot.usage_commands import USAGE
+from bot.wake_commands import WAKES
 from bot.watch_commands import WATCH
 from engine import audit, inbox, people, sessions
 from engine.clock import mint
 from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES, Prompt
 from engine.permissions.base import Mode
-from engine.schedule import jobs
+from engine.schedule import jobs, wakes
 from engine.sessions import Post, Session
 from engine.store.base import Tx
 
@@ -89,6 +89,8 @@ async def _status(context: Context, given: list[str]) -> str:
         lines += job_lines(
             [each for each in jobs.listed(tx, session.id) if each.running], context.house.now()
         )
+        later = [each for each in wakes.waiting(tx, context.tenant) if each.session == session.id]
+        lines += [f"Goes on by itself: {len(later)} (/wakes)"] if later else []
         folders = [f"{r.path} ({'write' if r.writable else 'read'})" for r in session.roots]
         return "\n".join([*lines, f"Folders: {', '.join(folders)}"])
 

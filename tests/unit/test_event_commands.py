@@ -1,0 +1,125 @@
+"""`/schedule when EVENT`, `/wakes` and `nod hook` as people type them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.commands import run
+from engine import inbox, sessions
+from engine.errors import NodError
+from engine.inbox import Person
+from engine.schedule import named, schedules, wakes
+from engine.store.base import Store
+from tests.fakes.chat import Chat, chatting
+from tests.fakes.scripted import ScriptedModel
+
+NOW = 1_750_057_320.0  # Mon 16 Jun 2025, 07:02 UTC
+
+
+@pytest.fixture
+async def chat(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Chat]:
+    async with chatting(
+        sqlite_store, tmp_path, ScriptedModel(), at_work=False, presenting=False, now=lambda: NOW
+    ) as made:
+        yield made
+
+
+async def do(
+    chat: Chat, line: str, *, target: str = "console:main", role: str = "owner", by: str = "console"
+) -> str:
+    name, _, arguments = line.partition(" ")
+    context = replace(chat.context, person=Person(id=by, role=role, name=by), target=target)
+    return await run(context, name, arguments)
+
+
+async def cards(chat: Chat) -> list[inbox.Prompt]:
+    return await chat.store.read(lambda tx: inbox.pending(tx, "local"))
+
+
+async def test_a_schedule_on_an_event_is_confirmed_listed_paused_and_resumed(chat: Chat) -> None:
+    told = await do(chat, "schedule when Deploy-Done, queue: check the dashboards")
+    assert "Whenever the event deploy-done comes" in told
+    [card] = await cards(chat)
+    facts = dict(card.payload["facts"])
+    assert facts["When"] == "Whenever the event deploy-done comes" and "Next" not in facts
+    await do(chat, f"approve {card.id}")
+    [made] = await chat.store.read(lambda tx: schedules.listed(tx, "local"))
+    assert (made.when.event, made.policy.overlap, made.next_at) == ("deploy-done", "queue", None)
+    assert "@event deploy-done" in await do(chat, "schedule list")
+    assert "waits for it" in await do(chat, "schedule list")
+    shown = await do(chat, f"schedule show {made.id}")
+    assert "When: Whenever the event deploy-done comes\nNext: waits for it" in shown
+    assert "switched off" not in shown
+    await do(chat, f"schedule pause {made.id}")
+    assert "switched off" in await do(chat, "schedule list")
+    resumed = await do(chat, f"schedule resume {made.id}")
+    assert "Whenever the event deploy-done comes" in resumed
+
+
+async def test_what_it_does_can_be_changed_and_the_event_stays(chat: Chat) -> None:
+    await do(chat, "schedule when deploy-done: check the dashboards")
+    await do(chat, f"approve {(await cards(chat))[0].id}")
+    [made] = await chat.store.read(lambda tx: schedules.listed(tx, "local"))
+    await do(chat, f"schedule edit {made.id}: read the log")
+    [card] = await cards(chat)
+    await do(chat, f"approve {card.id}")
+    [after] = await chat.store.read(lambda tx: schedules.listed(tx, "local"))
+    assert (after.when, after.instructions) == (made.when, "read the log")
+    await do(chat, f"schedule edit {made.id} every day at 8")
+    await do(chat, f"approve {(await cards(chat))[0].id}")
+    [timed] = await chat.store.read(lambda tx: schedules.listed(tx, "local"))
+    assert (timed.cron, timed.next_at is not None) == ("0 8 * * *", True)
+
+
+async def test_nobody_is_asked_for_a_zone_that_an_event_does_not_need(chat: Chat) -> None:
+    await do(chat, "schedule when deploy-done: go", target="slack:T1/D1", by="bo", role="member")
+    [card] = await cards(chat)
+    assert dict(card.payload["facts"])["When"] == "Whenever the event deploy-done comes"
+
+
+async def woken(chat: Chat) -> str:
+    def work(tx: object) -> str:
+        made = chat.context.house.open(tx, "console:main", "console", NOW)  # type: ignore[arg-type]
+        session = sessions.get(tx, made)  # type: ignore[arg-type]
+        wakes.add_on(tx, session, "deploy-done", "look at it", NOW, until=NOW + 900)  # type: ignore[arg-type]
+        return wakes.add(tx, session, NOW + 60, "say hello", NOW)  # type: ignore[arg-type]
+
+    return await chat.store.write(work)
+
+
+async def test_wakes_are_listed_the_nearest_first_and_called_off(chat: Chat) -> None:
+    assert await do(chat, "wakes") == "Nothing is to go on by itself."
+    wake = await woken(chat)
+    first, second = (await do(chat, "wakes")).splitlines()
+    assert wake in first and "Mon 16 Jun 2025, 07:03" in first and "say hello" in first
+    assert "when `deploy-done` comes, until Mon 16 Jun 2025, 07:17" in second
+    assert "Goes on by itself: 2 (/wakes)" in await do(chat, "status")
+    assert "called off" in await do(chat, f"wakes cancel {wake[:7]}")
+    assert "say hello" not in await do(chat, "wakes")
+    await chat.store.write(lambda tx: named.fire_event(tx, "local", "deploy-done", "", "1", NOW))
+    assert len((await do(chat, "wakes")).splitlines()) == 1  # due, and not yet delivered
+
+
+@pytest.mark.parametrize(
+    ("line", "role", "says"),
+    [
+        pytest.param("wakes cancel w0", "owner", "No wake", id="no-such"),
+        pytest.param("wakes stop x", "owner", "not understood", id="verb"),
+    ],
+)
+async def test_what_cannot_be_called_off_is_refused(
+    chat: Chat, line: str, role: str, says: str
+) -> None:
+    with pytest.raises(NodError, match=says):
+        await do(chat, line, role=role)
+
+
+async def test_nobody_sees_or_calls_off_the_wakes_of_another(chat: Chat) -> None:
+    wake = await woken(chat)
+    assert await do(chat, "wakes", role="member", by="bo") == "Nothing is to go on by itself."
+    with pytest.raises(NodError, match="somebody else"):
+        await do(chat, f"wakes cancel {wake}", role="member", by="bo")
