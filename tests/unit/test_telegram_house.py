@@ -527,3 +527,22 @@ async def test_twenty_people_in_ten_threads_each_get_their_own_answer_in_order(
             number = int(each.text.strip("<>").partition("-")[0]) - 1000
             assert each.topic == topics[number % 10]
         assert len(await at.listed()) == 10
+
+
+async def test_a_budget_is_asked_about_and_raised_and_usage_comes_with_a_chart(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["One.", "Two."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say(ANA, ANA, "/budget me 1 call a day")
+        await at.shown(ANA, "1 call a day for @ana")
+        await at.fake.say(ANA, ANA, "Hi")
+        await at.shown(ANA, "One.")
+        await at.fake.say(ANA, ANA, "And?")
+        await at.pressed(await at.card(ANA), "Raise it to 2 calls a day", ANA)
+        await at.shown(ANA, "Two.")
+        await at.shown(ANA, "Raised for good by @ana")
+        await at.fake.say(ANA, ANA, "/usage")
+        await at.shown(ANA, "A chart comes")
+        chart = await at.shown(ANA, "What was used, by day.")
+        assert [content[:4] for _, content in chart.files] == [b"\x89PNG"]
