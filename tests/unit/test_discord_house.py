@@ -165,3 +165,17 @@ async def test_a_command_in_a_channel_is_for_the_persons_own_thread_there(
         assert "Nothing was said" in await at.told(bobs)
         await at.fake.command(at.fake.general, at.ana, "stop")
         await at.fake.until(lambda: "Stopped" in str(at.fake.shown(said["id"])))
+
+
+async def test_a_budget_is_asked_about_on_a_card_and_raised_with_one_press(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    async with scene(sqlite_store, tmp_path, "One.", "Two.") as at:
+        budget = await at.fake.command(at.fake.general, at.ana, "budget", "all 1 call a day")
+        assert "1 call a day for everything" in await at.told(budget)
+        said = await at.fake.say(at.fake.general, at.ana, f"{mention(at.fake)} hi")
+        await at.fake.until(lambda: "One." in str(at.fake.of(said["id"])))
+        card = await at.ask()
+        await at.fake.press(card, "Raise it to 2 calls a day", at.ana)
+        assert "Raised for good by @ana" in await at.decided(card)
+        await at.fake.until(lambda: "Two." in str(at.fake.of(at.thread)))

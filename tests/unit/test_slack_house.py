@@ -668,3 +668,21 @@ async def test_twenty_people_in_ten_threads_of_two_workspaces_keep_apart(
             assert shown.index(f"{name}-a") < shown.index(f"{name}-b")
             others = {f"{t}-{n}" for t in ("T1", "T2") for n in range(5)} - {name}
             assert not any(f"{other}-a" in shown for other in others)
+
+
+async def test_a_budget_is_asked_about_on_a_card_and_raised_with_one_press(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["One.", "Two."])
+    async with scene(sqlite_store, tmp_path, model) as at:
+        set_to = await at.fake.command("budget all 1 call a day")
+        assert "1 call a day for everything" in json.dumps(set_to.payload)
+        await at.fake.say("@nod hi")
+        await at.shown("One.")
+        await at.fake.say("@nod and?")
+        card = await at.card()
+        assert "A budget is used up" in everything(card)
+        await at.fake.press("Raise it to 2 calls a day", card)
+        await at.shown("Two.")
+        await at.fake.until(lambda: not card.buttons())
+        assert "Raised for good by @" in everything(card)
