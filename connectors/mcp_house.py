@@ -153,6 +153,8 @@ class Servers:
         async with self._turn:
             self._kept = await self._store.read(lambda tx: mcp_kept.kept(tx, self._tenant))
             wanted = {each.name: each for each in mcp_kept.effective(self._written, self._kept)}
+            for name in wanted.keys() & self._held.keys():
+                self._changed(self._held[name], wanted[name])
             old = [n for n, held in self._held.items() if wanted.get(n) != held.server]
             leaving = [self._held.pop(name) for name in old]
             for each in leaving:
@@ -163,6 +165,12 @@ class Servers:
                 await asyncio.to_thread(end_marked, self._mark)  # of a Nod that was killed
             for name in wanted.keys() - self._held.keys():
                 await self._start(wanted[name])
+
+    def _changed(self, held: _Held, server: Server) -> None:
+        """Take in what is only about its tools; it goes on running."""
+        if held.server != server and held.server.fingerprint == server.fingerprint:
+            held.server = held.link.server = server
+            self._offer(held, held.offer)
 
     def nudge(self) -> None:
         """Something about servers may have been written; look, without being waited for."""
@@ -258,7 +266,7 @@ class Servers:
 
         server = self._server(name)
         if not server.oauth:
-            raise NodError(f"{name} is not connected by a sign-in.", "It uses the headers it has.")
+            raise NodError(f"{name} has no sign-in.", "Only a server added with --oauth has.")
         await mcp_oauth.register(server, redirect, self._oauth_file(name), self._vault)
 
     def _as_connector(self, name: str) -> Connector:

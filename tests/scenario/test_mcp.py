@@ -175,7 +175,9 @@ async def test_a_server_of_nod_toml_is_listed_checked_and_switched(tmp_path: Pat
         shown = await said(nod, "show fake")
         assert "- `add` asks" in shown
         assert "Every model call carries about " in shown
+        running = nod._mcp._held["fake"].task
         assert await said(nod, "tool fake add read") == "`add` of fake: read."
+        assert nod._mcp._held["fake"].task is running, "it is not started anew for that"
         assert await said(nod, "tool fake add off") == "`add` of fake: switched off."
         assert "mcp_fake_add" not in nod._tools.group("mcp:fake")
         assert (await said(nod, "off fake")).startswith("fake is off")
