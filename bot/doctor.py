@@ -19,6 +19,8 @@ from bot.app import socket_path
 from bot.picking import load_catalogue, pick
 from bot.settings import Settings
 from bot.surfaces.table import PLATFORMS
+from connectors import accounts
+from connectors.accounts import Account
 from connectors.mcp_servers import Server, read_servers, secret_names
 from connectors.registry import Secrets, secrets_of
 from engine import inbox
@@ -150,13 +152,14 @@ async def _store(settings: Settings, now: Now) -> list[Finding]:
 
 
 async def _inside(settings: Settings, store: Store, now: Now) -> list[Finding]:
-    def look(tx: Tx) -> tuple[str, int, int]:
+    def look(tx: Tx) -> tuple[str, int, int, list[Account]]:
         integrity = tx.one("report_integrity")
         prompts = len(inbox.pending(tx, "local"))
         schedules = len(tx.all("schedule_list", tenant="local"))
-        return str(integrity["found"] if integrity else "unknown"), prompts, schedules
+        whole = str(integrity["found"] if integrity else "unknown")
+        return whole, prompts, schedules, accounts.listed(tx, "local")
 
-    integrity, prompts, schedules = await store.read(look)
+    integrity, prompts, schedules, connected = await store.read(look)
     if integrity != "ok":
         fix = "Stop Nod and run: nod restore FILE"
         text = f"{settings.store_shown} is damaged: {integrity}"
@@ -166,7 +169,17 @@ async def _inside(settings: Settings, store: Store, now: Now) -> list[Finding]:
         Finding(name="store", text=f"{settings.store_shown} · whole"),
         Finding(name="inbox", text=waiting, fix="nod inbox" if prompts else ""),
         Finding(name="schedules", text=str(schedules or "none")),
+        _apps(connected),
     ]
+
+
+def _apps(connected: list[Account]) -> Finding:
+    again = sorted({each.connector for each in connected if each.status != "ok"})
+    if again:
+        text = f"to be connected again: {', '.join(again)}"
+        return Finding(name="apps", state="note", text=text, fix=f"nod connect {again[0]}")
+    names = sorted({each.connector for each in connected})
+    return Finding(name="apps", text=", ".join(names) or "none connected")
 
 
 async def _model(settings: Settings, environ: Mapping[str, str]) -> Finding:

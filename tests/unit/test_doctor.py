@@ -11,6 +11,7 @@ import pytest
 
 from bot import doctor
 from bot.doctor import Finding
+from connectors import accounts
 from connectors.registry import secrets_of
 from engine import inbox
 from engine.inbox import Prompt
@@ -208,3 +209,17 @@ async def test_platforms_that_never_answer_hold_the_doctor_up_no_longer_than_its
     assert set(late) == {"telegram", "discord"}
     assert late["discord"].fix.endswith("nod discord")
     assert not doctor.sound(findings)
+
+
+async def test_an_app_that_refused_an_account_is_told_with_what_mends_it(tmp_path: Path) -> None:
+    store = await store_in(tmp_path)
+    for name in ("github", "jira"):
+        made = await store.write(
+            lambda tx, name=name: accounts.add(tx, "local", name, "ana", "console", now=NOON)
+        )
+    assert (await found(tmp_path))["apps"].text == "github, jira"
+    await store.write(lambda tx: accounts.mark(tx, made, "revoked", NOON))
+    findings = await found(tmp_path)
+    assert (findings["apps"].state, findings["apps"].fix) == ("note", "nod connect jira")
+    assert doctor.sound(findings.values())
+    await store.close()
