@@ -40,6 +40,10 @@ UPLOAD = 10 * 1024 * 1024
 #: Seconds between edits of a growing answer; Discord takes five requests in five.
 EDIT_EVERY = 1.5
 
+#: Seconds after which "typing" is shown anew; it fades after ten:
+#: https://discord.com/developers/docs/resources/channel#trigger-typing-indicator
+SIGN = 9.0
+
 #: Threads that are read for what was missed, and how many at once.
 MISSED, AT_ONCE = 300, 4
 #: Seconds by which Discord's clock and ours may differ.
@@ -60,6 +64,7 @@ class DiscordSurface:
         value_bytes=100,
         file_bytes=UPLOAD,
         edit_every=EDIT_EVERY,
+        sign_fades=SIGN,
         small_text=True,
         modals=True,
         threads=True,

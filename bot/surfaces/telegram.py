@@ -19,6 +19,9 @@ from bot.surfaces.telegram_places import Place, Post
 
 __all__ = ["TelegramSurface"]
 
+#: Seconds after which "typing" is shown anew; it fades after five:
+#: https://core.telegram.org/bots/api#sendchataction
+SIGN = 4.5
 #: Seconds before a bot that could not be reached at the start is tried again.
 RETRY = 15.0
 
@@ -35,6 +38,7 @@ class TelegramSurface:
         value_bytes=64,
         file_bytes=UPLOAD,
         edit_every=1.0,
+        sign_fades=SIGN,
         small_text=True,
         reactions=True,
         threads=True,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot import routing
+from bot.surfaces.discord import DiscordSurface
+from bot.surfaces.telegram import TelegramSurface
 from engine.models.base import Answer, Delta, Request
 from engine.store.base import Store
 from tests.fakes.scripted import ScriptedModel, call, calls
@@ -209,3 +213,30 @@ async def test_on_discord_a_turn_that_only_reads_shows_its_list_while_it_works(
         at.thread = said["id"]
         await shown("Done.")()
         assert str(at.fake.shown(at.thread)).count("tell") == 1
+
+
+# -- signs
+
+
+async def test_typing_is_shown_for_as_long_as_a_turn_is_at_work(
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = replace(TelegramSurface.capabilities, sign_fades=0.02)
+    monkeypatch.setattr(TelegramSurface, "capabilities", quick)
+    model = ScriptedModel(["Done."], hold=asyncio.Event())
+    async with test_telegram_house.scene(sqlite_store, tmp_path, model) as at:
+        await at.fake.say(ANA, ANA, "work")
+        await at.fake.until(lambda: len(at.fake.actions) > 3)
+        assert model.hold is not None
+        model.hold.set()
+        await at.shown(ANA, "Done.")
+        (session,) = await at.listed()
+        await at.chat.shown(session.id)
+        before = len(at.fake.actions)
+        await asyncio.sleep(0.1)
+        assert len(at.fake.actions) == before
+
+
+@pytest.mark.parametrize(("surface", "fades"), [(TelegramSurface, 5.0), (DiscordSurface, 10.0)])
+def test_the_sign_is_shown_anew_before_it_fades(surface: Any, fades: float) -> None:
+    assert 0 < surface.capabilities.sign_fades < fades
