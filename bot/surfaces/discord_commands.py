@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from zoneinfo import available_timezones
 
 from bot.board import Page
 from bot.commands import COMMANDS, Command
@@ -51,6 +52,7 @@ _TIMES = (
     "in 2 hours",
     "every hour",
 )
+_SETTINGS = ("zone ", "name #", "mention on", "mention off")
 #: What a schedule's command can do with one that is there.
 _OF_SCHEDULES = ("show", "run", "pause", "resume", "history", "edit", "remove")
 #: Commands whose first word is the id of a card.
@@ -107,6 +109,8 @@ def offers(
     if name == "schedule":
         found = _times(typed, page.zone, now) if option == "when" else _planned(typed, page)
         return _chosen(found)
+    if name == "settings":
+        return _chosen(_settings(typed))
     if space and name not in _OF_CARDS:
         return []
     if name == "mode":
@@ -129,6 +133,17 @@ def _times(typed: str, zone: str, now: float) -> Iterable[tuple[str, str]]:
         except ScheduleError:  # not whole yet
             continue
         yield each, f"{each} · {when}"
+
+
+def _settings(typed: str) -> Iterable[tuple[str, str]]:
+    """Yield what can be set; time zones by any part of their names."""
+    verb, space, rest = typed.partition(" ")
+    if verb == "zone" and space:
+        wanted = rest.replace(" ", "_").casefold()
+        known = sorted(each for each in available_timezones() if "/" in each or each == "UTC")
+        yield from ((f"zone {each}", each) for each in known if wanted in each.casefold())
+    else:
+        yield from ((each, each) for each in _SETTINGS if each.startswith(typed))
 
 
 def _planned(typed: str, page: Page) -> Iterable[tuple[str, str]]:

@@ -82,6 +82,24 @@ def test_what_can_be_done_is_offered_with_the_schedules_there_are(
     assert values(offers("schedule", "words", typed, PAGE, NOW)) == offered
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", ["zone ", "name #", "mention on", "mention off"]),
+        ("zone lisb", ["zone Europe/Lisbon"]),
+        ("zone new york", ["zone America/New_York"]),
+        ("mention of", ["mention off"]),
+        ("name #standup", []),
+    ],
+)
+def test_settings_are_offered_and_time_zones_by_any_part(typed: str, offered: list[str]) -> None:
+    assert values(offers("settings", "words", typed, PAGE, NOW)) == offered
+
+
+def test_no_more_is_offered_than_discord_takes() -> None:
+    assert len(offers("settings", "words", "zone ", PAGE, NOW)) == 25
+
+
 def open_card(at: Scene, place: str, label: str) -> Callable[[], Json | None]:
     def find() -> Json | None:
         found = (e for e in at.fake.of(place) if label in labels(e["components"]))
