@@ -37,7 +37,7 @@ __all__ = ["PIECE", "main"]
 #: Bytes of a piece of output; two are kept, so at least the last of this many.
 PIECE = 1_000_000
 
-_LOOK = 0.5  # seconds between looks for a stop and at the clock
+_LOOK = 0.2  # seconds between looks for a stop and at the clock
 _TERM_GRACE = 5.0  # seconds a job has to end after SIGTERM
 _READ = 65_536  # bytes; the capacity of a pipe on Linux, pipe(7)
 _ROOM = 400  # bytes kept free for `ended`, so that a full disk does not lose it
