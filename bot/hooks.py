@@ -69,7 +69,8 @@ class Hooks:
 
         Raises SettingsError when it cannot be.
         """
-        if self._web.port or await self._store.read(lambda tx: hooks.standing(tx, tenant)):
+        standing = await self._store.read(lambda tx: hooks.standing(tx, tenant))
+        if standing or self._web.port:
             await self.address("")
 
     async def address(self, token: str) -> str:
