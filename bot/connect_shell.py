@@ -146,10 +146,9 @@ async def _opened(
     from contextlib import AsyncExitStack
 
     from bot import cards
-    from bot.app import house_of
+    from bot.answers import Defaults, House
     from bot.counts import Counts
     from bot.hands import Hands
-    from bot.picking import load_catalogue, pick
     from bot.web import Web
     from connectors.registry import secrets_of
     from engine.clock import system_now
@@ -169,7 +168,6 @@ async def _opened(
             stack.callback(lock.release)
         store = await open_store(settings.store)
         stack.push_async_callback(store.close)
-        picked = await pick(settings, environ, load_catalogue(settings))
         hands = await stack.enter_async_context(
             Hands(
                 store=store,
@@ -180,9 +178,10 @@ async def _opened(
                 options=settings.connectors,
             )
         )
+        defaults = Defaults(persona=settings.persona, model=settings.model, mode=settings.mode)
         web = await stack.enter_async_context(Web(settings.web, Counts(), ready))
         connecting = hands.connecting(
-            house=house_of(settings, picked, system_now),
+            house=House(tenant=TENANT, data=settings.data, now=system_now, defaults=defaults),
             key=await asyncio.to_thread(cards.token_key, settings.data),
             web=web,
             enqueue=lambda session: None,  # what was written is found at the next start
