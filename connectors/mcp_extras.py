@@ -12,7 +12,7 @@ from connectors.mcp_tools import START, taint_of, tool_name
 from engine.tools.base import Result, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
-    from connectors.mcp_link import Listing
+    from connectors.mcp_ports import Listing
     from connectors.mcp_wire import Wire
 
 __all__ = ["Ask", "extras_of"]

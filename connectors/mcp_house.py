@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,13 +19,15 @@ from typing import TYPE_CHECKING, Any, cast
 from connectors import accounts, gates, mcp_kept
 from connectors.accounts import Account
 from connectors.mcp_extras import extras_of
-from connectors.mcp_link import Link, Listing, Ports, State
+from connectors.mcp_link import Link
+from connectors.mcp_offers import read_offer, write_offer
+from connectors.mcp_ports import Listing, Ports, State
 from connectors.mcp_results import result_of
 from connectors.mcp_servers import Server, read_servers
 from connectors.mcp_tools import Listed, group_of, tools_of
 from connectors.registry import Entry, Secrets
 from engine import people
-from engine.canonical import dumps, loads
+from engine.canonical import dumps
 from engine.errors import NeedsConnection, NodError, ToolError
 from engine.sandbox.leftovers import end_marked
 from engine.sessions import Session
@@ -41,8 +42,6 @@ __all__ = ["Servers", "Status", "ToolLine"]
 
 #: Seconds all servers together have to end.
 STOP = 8.0
-#: Bytes of the file that keeps what a server offered.
-FILE = 8_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -213,7 +212,7 @@ class Servers:
                 about=f"tools of {server.where}",
                 made=partial(self._as_connector, server.name),
             )
-        known = await asyncio.to_thread(_read, self._file(server), server)
+        known = await asyncio.to_thread(read_offer, self._file(server), server)
         if known is not None and held.offer == Listing():
             self._offer(held, known)
 
@@ -224,7 +223,7 @@ class Servers:
         if held is None or offer == held.offer:
             return
         self._offer(held, offer)
-        self._later(asyncio.to_thread(_write, self._file(held.server), held.server, offer))
+        self._later(asyncio.to_thread(write_offer, self._file(held.server), held.server, offer))
 
     def _offer(self, held: _Held, offer: Listing) -> None:
         server = held.server
@@ -418,42 +417,3 @@ async def _over(
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=limit)
-
-
-# -- the file that keeps what a server offered
-
-
-def _read(file: Path, server: Server) -> Listing | None:
-    try:
-        if file.stat().st_size > FILE:
-            return None
-        held = loads(file.read_bytes())
-        if held["fingerprint"] != server.fingerprint:
-            return None  # another program, or another address
-        return Listing(
-            tools=tuple(held["tools"]),
-            resources=bool(held["resources"]),
-            prompts=bool(held["prompts"]),
-            title=str(held["title"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # it is only there to be quicker
-
-
-def _write(file: Path, server: Server, offer: Listing) -> None:
-    text = dumps(
-        {
-            "fingerprint": server.fingerprint,
-            "tools": list(offer.tools),
-            "resources": offer.resources,
-            "prompts": offer.prompts,
-            "title": offer.title,
-        }
-    )
-    if len(text) > FILE:
-        return
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
-    new.write_text(text, encoding="utf-8")
-    with suppress(OSError):
-        new.replace(file)

@@ -14,25 +14,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from connectors.http import Unsure
+from connectors.mcp_ports import Broken, Listing, Ports, State
 from connectors.mcp_servers import Server, secret_names
+from connectors.mcp_setup import prepared
 from engine.errors import NeedsConnection, ToolError
-from engine.sandbox.leftovers import MARK
-from engine.tools.program import environment
 
 if TYPE_CHECKING:
     from connectors.mcp_http import Signed
     from connectors.mcp_wire import Wire
 
-__all__ = ["Link", "Listing", "Ports", "State", "Unsure"]
+__all__ = ["Link"]
 
 #: Seconds a server has to start and list its tools; many fetch themselves on their first start.
 START = 40.0
@@ -54,53 +51,6 @@ AT_ONCE, WAITING = 8, 64
 RELIST = 1.0
 
 _log = logging.getLogger(__name__)
-
-
-class Unsure(Exception):
-    """The call may have taken effect; nobody knows."""
-
-
-class State(StrEnum):
-    """How a server is."""
-
-    OFF = "off"  # not asked for yet, or switched off
-    STARTING = "starting"
-    READY = "ready"
-    FAILING = "failing"  # tried again after a pause
-    BROKEN = "broken"  # tried again only when somebody asks
-    CONNECT = "connect"  # its credentials are missing or were refused
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """What a server offers, as JSON."""
-
-    tools: tuple[Mapping[str, Any], ...] = ()
-    resources: bool = False
-    prompts: bool = False
-    title: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """What a link needs from outside."""
-
-    #: Returns a secret by name, empty when there is none. Blocking.
-    secret: Callable[[str], str]
-    #: Makes what signs the requests to a server with OAuth; raises NeedsConnection.
-    auth: Callable[[Server], Awaitable[Signed | None]]
-    #: Folder the server is started in.
-    folder: Path
-    #: Value of the variable that marks all it starts.
-    mark: str
-    #: Told what the server offers, each time that was asked.
-    listed: Callable[[Listing], None]
-    #: Told once in an episode of failures, and when it is over (empty text).
-    trouble: Callable[[str], None]
-
-
-class _Broken(Exception):
-    """It can never work so; says why."""
 
 
 class _Locked(Exception):
@@ -142,7 +92,7 @@ class Link:
             await self._set(State.STARTING)
             try:
                 await self._connected()
-            except _Broken as error:
+            except Broken as error:
                 await self._set(State.BROKEN, str(error))
             except (_Locked, NeedsConnection) as error:
                 await self._set(State.CONNECT, getattr(error, "why", str(error)))
@@ -156,9 +106,7 @@ class Link:
     async def _connected(self) -> None:
         """Open the connection and stay with it until it is lost; raises why it was."""
         module = await asyncio.to_thread(_wire_module)  # the SDK takes a second to import
-        values = await asyncio.to_thread(self._secrets)
-        env = self._environment(values)
-        folder = await asyncio.to_thread(self._folder, env)
+        setup = await asyncio.to_thread(prepared, self.server, self._ports)
         auth = await self._ports.auth(self.server)
         self._person = auth.person if auth else ""
         tail = module.Tail()
@@ -168,9 +116,9 @@ class Link:
             async with asyncio.timeout(START) as limit:
                 async with module.open_wire(
                     self.server,
-                    values,
-                    env,
-                    folder,
+                    setup.values,
+                    setup.env,
+                    setup.folder,
                     tail,
                     auth=auth,
                     lost=self._lose,
@@ -186,7 +134,7 @@ class Link:
             raise
         finally:
             self._wire = None
-            self.printed = self._redacted(str(tail), values)
+            self.printed = setup.redacted(str(tail))
         raise ConnectionError(self._lost or "the connection was closed")
 
     async def _serve(self, wire: Wire) -> None:
@@ -279,52 +227,20 @@ class Link:
         self._changed = True
         self._event.set()
 
-    # -- what it is started with
-
-    def _secrets(self) -> dict[str, str]:
-        values = {name: self._ports.secret(name) for name in secret_names(self.server)}
-        missing = [name for name, value in values.items() if not value]
-        if missing:
-            raise _Broken(f"{missing[0]} is not set; keep it with: nod secrets set {missing[0]}")
-        return values
-
-    def _environment(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Nothing is inherited but PATH: no token of ours reaches a server that was not named."""
-        given = {variable: values[name] for variable, name in self.server.env.items()}
-        home = str(self._ports.folder)
-        return environment(HOME=home, TERM="dumb", **{MARK: self._ports.mark}, **given)
-
-    def _folder(self, env: Mapping[str, str]) -> Path:
-        """Return the folder to start it in; raises _Broken where it can never be started."""
-        command = self.server.command
-        if command and shutil.which(command[0], path=env["PATH"]) is None:
-            raise _Broken(f"there is no program '{command[0]}' here")
-        self._ports.folder.mkdir(parents=True, exist_ok=True)
-        named = self.server.folder
-        if named and not Path(named).expanduser().is_dir():
-            raise _Broken(f"there is no folder {named}")
-        return Path(named).expanduser() if named else self._ports.folder
-
-    def _redacted(self, text: str, values: Mapping[str, str]) -> str:
-        for value in values.values():
-            text = text.replace(value, "[secret]")
-        return text
-
     async def tried(self, auth: Signed) -> int:
         """Return how many tools the server lists to who signs so, on a connection of its own.
 
         Raises NeedsConnection when it refuses them, ToolError for anything else.
         """
         module = await asyncio.to_thread(_wire_module)
-        values = await asyncio.to_thread(self._secrets)
-        folder, tail = self._ports.folder, module.Tail()
         try:
+            setup = await asyncio.to_thread(prepared, self.server, self._ports)
             async with module.open_wire(
                 self.server,
-                values,
-                {},
-                folder,
-                tail,
+                setup.values,
+                setup.env,
+                setup.folder,
+                module.Tail(),
                 auth=auth,
                 lost=lambda why: None,
                 changed=lambda: None,

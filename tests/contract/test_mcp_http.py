@@ -14,7 +14,8 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from pydantic import BaseModel
 
-from connectors.mcp_link import State, Unsure
+from connectors.http import Unsure
+from connectors.mcp_ports import State
 from engine.errors import ToolError
 from engine.store.base import Store
 from engine.store.opening import open_store

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from connectors.mcp_link import State
+from connectors.mcp_ports import State
 from engine.models.schemas import wire_tools
 from engine.store.base import Store
 from engine.store.opening import open_store
@@ -160,7 +160,10 @@ async def test_time(store: Store, tmp_path: Path) -> None:
 
 
 async def test_fetch(store: Store, tmp_path: Path, page: str) -> None:
-    table = {"command": _python("mcp-server-fetch"), "args": ["--ignore-robots-txt"]}
+    table = {
+        "command": _python("mcp-server-fetch"),
+        "args": ["--ignore-robots-txt", "--allow-private-ips"],
+    }
     async with house(store, tmp_path, it=table) as nod:
         await _fits_all_providers(nod, 1)
         fetched = await nod.call("mcp_it_fetch", url=page)

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from connectors.mcp_link import State, Unsure
+from connectors.http import Unsure
+from connectors.mcp_ports import State
 from engine.errors import ToolError
 from engine.store.base import Store
 from engine.store.opening import open_store
