@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -47,6 +48,34 @@ async def test_a_header_carries_the_secret_and_nothing_shows_it(
             await nod.ready()
             assert (await nod.call("mcp_fake_add", a=1, b=2)).text == "3"
             assert "tok-12345678" not in str(nod.servers.status())
+
+
+async def test_no_secret_is_in_a_log_a_file_or_an_error(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    logging.getLogger("hpack").setLevel("INFO")
+    token = "tok-canary-12345678"
+    async with served() as server:
+        server.token = f"Bearer {token}"
+        table = {"url": server.url, "headers": {"Authorization": "Bearer {FAKE_TOKEN}"}}
+        async with house(store, tmp_path, {"FAKE_TOKEN": token}, fake=table) as nod:
+            await nod.ready()
+            server.faults = [429, 500, "drop"]
+            said = []
+            for _ in range(4):
+                try:
+                    said.append((await nod.call("mcp_fake_add", a=1, b=2)).text)
+                except (ToolError, Unsure) as error:
+                    said.append(str(error))
+            server.token = "Bearer other"
+            with pytest.raises(ToolError) as refused:
+                await nod.call("mcp_fake_add", a=1, b=2)
+            told = [*said, str(refused.value), str(nod.servers.status()), str(nod.told.notices)]
+    kept = [p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()]
+    assert token not in "".join(told)
+    assert token not in caplog.text
+    assert not any(token.encode() in each for each in kept)
 
 
 async def test_refused_credentials_did_nothing_and_the_owner_is_told_what_mends_it(
@@ -149,6 +178,13 @@ async def sdk_server(port: int = 0) -> AsyncIterator[str]:
         return a + b
 
     @server.tool()
+    async def grow(context: Context) -> str:
+        """Bring another tool."""
+        server.add_tool(lambda: "grown", name="grown", description="New.")
+        await context.notify_tools_changed()
+        return "grown"
+
+    @server.tool()
     async def ask(context: Context) -> str:
         """Ask the person."""
         await context.elicit("Which board?", Board)
@@ -193,5 +229,7 @@ async def test_the_newest_protocol_over_http(store: Store, tmp_path: Path) -> No
             with pytest.raises(Unsure, match="did not answer within 1 s"):
                 await nod.call("mcp_fake_slow")
             assert (await nod.call("mcp_fake_add", a=1, b=1)).text == "2"
+            await nod.call("mcp_fake_grow")
+            await nod.until(lambda: "mcp_fake_grown" in nod.names())
             asked = await nod.call("mcp_fake_ask")
             assert not asked.ok, "a question of the server is not answered by itself"

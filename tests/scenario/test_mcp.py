@@ -20,11 +20,11 @@ from bot import answers, commands, settings
 from bot.app import CONSOLE_PERSON, App
 from connectors.mcp_house import Servers
 from connectors.registry import Secrets
-from engine import inbox, people
+from engine import inbox, people, sessions
 from engine.errors import NodError, SettingsError
 from engine.events import Kind
 from engine.inbox import Person
-from engine.store.base import Store
+from engine.store.base import Store, Tx
 from tests.fakes.mcp_server import command
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.world import World, running
@@ -248,6 +248,27 @@ async def test_what_is_not_understood_is_said(words: str, fault: str, tmp_path: 
     async with app(_written(tmp_path, "")) as nod:
         with pytest.raises(NodError, match=fault):
             await said(nod, words)
+
+
+async def test_a_server_that_is_not_shared_is_for_owners_only(tmp_path: Path) -> None:
+    async with app(_written(tmp_path, f"{_table()}shared = false\n")) as nod:
+        await said(nod, "check fake")
+        now = nod.context.house.now()
+
+        def look(tx: Tx) -> list[bool]:
+            member = people.add_person(
+                tx, "local", "slack", "U1", name="Bo", role="member", by=people.CONSOLE, now=now
+            )
+            closed = []
+            for number, owner in enumerate((people.CONSOLE, member.id)):
+                opened = nod.context.house.open(tx, f"console:of-{number}", owner, now)
+                closed.append("mcp_fake_add" in nod._closed(tx, sessions.get(tx, opened)))
+            return closed
+
+        assert await nod.store.write(look) == [False, True]
+        gates_off = "off mcp:fake for me"
+        await commands.run(nod.context.of(OWNER, "console:main"), "connectors", gates_off)
+        assert await nod.store.write(look) == [True, True]
 
 
 async def test_only_an_owner_looks_after_servers(tmp_path: Path) -> None:

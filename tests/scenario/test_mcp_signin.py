@@ -101,6 +101,22 @@ async def test_a_server_is_found_registered_connected_and_called(
     assert not any(token in written for token in far.oauth.live)
 
 
+async def test_no_token_is_in_a_log_or_a_file(
+    nod: App, far: SignIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    await signed(nod, far)
+    await ready(nod)
+    tokens = {*far.oauth.live, *far.oauth.refresh}
+    far.oauth.live.clear()
+    await called(nod, tmp_path)
+    tokens |= {*far.oauth.live, *far.oauth.refresh, far.oauth.client_secret}
+    assert len(tokens) == 5
+    kept = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+    assert [each for each in tokens if each in caplog.text] == []
+    assert [each for each in tokens if each.encode() in kept] == []
+
+
 async def test_its_tools_are_only_for_whose_account_it_is_until_it_is_shared(
     nod: App, far: SignIn
 ) -> None:
