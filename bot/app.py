@@ -369,7 +369,7 @@ class App:
             notify=self._notify,
             forms=Forms(self.store, TENANT, self.key, self._tools.get),
             board=Board(self.store, TENANT, self.key, self.settings.zone),
-            places=Places(self.store, TENANT),
+            places=Places(self.store, TENANT, self.presenter.poke),
         )
 
     async def _owned(self, prefix: str) -> list[Owned]:

@@ -6,6 +6,7 @@ For surfaces whose posts only name the post they reply to, and no thread.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bot.surfaces.base import SurfaceError
@@ -70,9 +71,11 @@ class MovedAway(SurfaceError):
 class Places:
     """Reads places from the store, and writes them anew when they move."""
 
-    def __init__(self, store: Store, tenant: str) -> None:
+    def __init__(self, store: Store, tenant: str, poke: Callable[[], None] = lambda: None) -> None:
+        """`poke` hints that something is to be shown anew."""
         self._store = store
         self._tenant = tenant
+        self._poke = poke
 
     async def of(self, platform: str, post: str) -> str:
         """Return the thread_target a post stands in; empty: it is not known.
@@ -105,6 +108,7 @@ class Places:
         """
         ThreadTarget.parse(move.old), ThreadTarget.parse(move.new)
         await self._store.write(lambda tx: self._move(tx, move))
+        self._poke()
 
     def _move(self, tx: Tx, move: Move) -> None:
         given = {"tenant": self._tenant, "old": move.old, "new": move.new}

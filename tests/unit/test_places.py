@@ -195,16 +195,18 @@ async def everything(store: Any) -> None:
 
 async def test_a_move_rewrites_every_column_in_which_the_place_may_stand(store: Store) -> None:
     await everything(store)
+    poked: list[str] = []
     assert {each.partition(".")[0] for each in MOVED} == set(SEEDS), "each table has a row here"
     for each in MOVED:
         assert any(OLD in value for value in await found(store, each)), each
-    places = Places(store, "local")
+    places = Places(store, "local", lambda: poked.append("look"))
     for _ in range(2):  # told again after a crash
         await places.moved(MOVE)
         for each in MOVED - {"settings.name"}:
             values = await found(store, each)
             assert all(OLD not in value.replace(NEW, "") for value in values), each
             assert any(NEW in value for value in values), each
+    assert poked == ["look", "look"], "what is to be shown anew is looked for"
     names = await found(store, "settings.name")
     assert f"mention:{NEW}" in names and f"mention:{OLD}" not in names
     assert await found(store, "sessions.home") == [f"{NEW}/m5"]
