@@ -60,7 +60,7 @@ class Api:
         self.account = account
         self._ground = ground
         self._ctx = ctx
-        self._rehearsed = rehearsed
+        self.rehearsed = rehearsed
         #: An act was sent in this call, whatever became of it.
         self.acted = False
 
@@ -128,7 +128,7 @@ class Api:
         """
         body = _json(json) if data is None else (data, {})
         request = await self._request(method, path, query, headers, segments, body, act=True)
-        if self._rehearsed:
+        if self.rehearsed:
             raise Planned(request)
         self.acted = True
         return await self._sent(request)
@@ -182,7 +182,7 @@ class Api:
 
         A rehearsed call uploads nothing.
         """
-        if self._rehearsed:
+        if self.rehearsed:
             return
         kind = {"Content-Type": "application/octet-stream"}
         request = await self._request("POST", url, None, kind, {}, (data, {}))

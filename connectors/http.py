@@ -15,7 +15,7 @@ import asyncio
 import email.utils
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -39,6 +39,7 @@ __all__ = [
     "Unauthorized",
     "Unreachable",
     "Unsure",
+    "check_public",
 ]
 
 #: Tries of a READ, and the seconds they may take together.
@@ -460,6 +461,23 @@ def _sentences(said: Any) -> list[str]:
     for key in _WORD_KEYS:
         found += [text for text in _sentences(said.get(key)) if text not in found]
     return found
+
+
+def check_public(host: str, own: Iterable[str] = ()) -> None:
+    """Raise ServiceRefused when a host, which is none of the owner's `own`, is not public.
+
+    For services that do not speak HTTP. Blocking: the name is looked up.
+    """
+    if host in own:
+        return
+    try:
+        found = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
+    except OSError:
+        raise Unreachable(f"There is no server {host}.", "Check its name.") from None
+    if not all(_public(str(each[4][0])) for each in found):
+        raise ServiceRefused(
+            0, f"{host} is not a public address, so it is not asked.", "Name it under `hosts`."
+        )
 
 
 def _public(host: str) -> bool:

@@ -62,6 +62,12 @@ CONNECTORS: Mapping[str, Entry] = {
         title="GitHub",
         about="issues, pull requests, reviews, checks, deployments, files",
     ),
+    "mail": Entry(
+        module="connectors.mail",
+        more=("connectors.mail_acts",),
+        title="Mail",
+        about="search, read, mark and send mail of any provider",
+    ),
     "feeds": Entry(
         module="connectors.feeds",
         title="Feeds",
