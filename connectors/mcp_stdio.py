@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +28,8 @@ __all__ = ["Tail", "stdio"]
 
 #: Bytes of one message; what is longer ends the connection.
 MESSAGE = 16_000_000
+#: Messages a second; more would keep Nod from everything else.
+FLOOD = 5_000
 #: Lines kept of what the server prints beside its messages, and characters of each and of all.
 LINES, LINE, ALL = 20, 300, 1_500
 #: Seconds a server has to end by itself, to end after SIGTERM, and to be gone after SIGKILL.
@@ -37,6 +40,21 @@ _GUARDED = '(exec </dev/fd/"$1" >/dev/null 2>&1; read -r nothing; kill -KILL 0) 
 
 Read = MemoryObjectReceiveStream[SessionMessage | Exception]
 Write = MemoryObjectSendStream[SessionMessage]
+
+
+class Pace:
+    """How many messages came within the running second."""
+
+    def __init__(self) -> None:
+        self._since, self._count = time.monotonic(), 0
+
+    def floods(self) -> bool:
+        """Count one more, and say whether that is too many for what a server has to say."""
+        now = time.monotonic()
+        if now - self._since > 1.0:
+            self._since, self._count = now, 0
+        self._count += 1
+        return self._count > FLOOD
 
 
 class Tail:
@@ -129,9 +147,12 @@ async def _hear(
 ) -> None:
     """Hand on what it says; a line that is no message is kept with its other words."""
     assert process.stdout is not None, "the server was started with pipes"
-    why = "it ended"
+    why, pace = "it ended", Pace()
     try:
         while line := await process.stdout.readline():
+            if pace.floods():
+                why = f"it sends more than {FLOOD:,} messages a second"
+                break
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:

@@ -312,6 +312,20 @@ async def test_a_giant_result_is_bounded_and_an_endless_one_ends_the_connection(
         assert (await nod.call("mcp_fake_add", a=1, b=2)).text == "3"
 
 
+async def test_a_server_that_floods_is_cut_off_and_holds_up_nobody(
+    store: Store, tmp_path: Path
+) -> None:
+    async with house(store, tmp_path, flood=fake(), fake=fake()) as nod:
+        await nod.ready("flood")
+        await nod.ready()
+        flooding = asyncio.create_task(nod.call("mcp_flood_flood"))
+        async with asyncio.timeout(10):
+            assert (await nod.call("mcp_fake_add", a=1, b=2)).text == "3"
+        with pytest.raises(Unsure):
+            await flooding
+        await nod.ready("flood")
+
+
 async def test_a_picture_is_kept_as_a_file_of_the_session(store: Store, tmp_path: Path) -> None:
     async with house(store, tmp_path, fake=fake()) as nod:
         await nod.ready()

@@ -59,6 +59,7 @@ TOOLS: list[dict[str, Any]] = [
             "calls",
             "junk",
             "endless",
+            "flood",
             "ask",
         )
     ),
@@ -267,6 +268,13 @@ class Server:
 
     def do_endless(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return _text("x" * 40_000_000)
+
+    def do_flood(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        note = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        with self.lock:
+            sys.stdout.write(f"{note}\n" * 200_000)
+            sys.stdout.flush()
+        return _text("flooded")
 
     def do_picture(self, arguments: dict[str, Any]) -> dict[str, Any]:
         data = base64.b64encode(b"\x89PNG fake").decode()
