@@ -69,7 +69,7 @@ def validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _against_schema(tool: Tool, schema: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return `given` as JSON schema takes it: nothing is completed, a null nobody asked for goes."""
+    """Return `given` as JSON schema takes it: not completed; a null nobody asked for goes."""
     from jsonschema import Draft202012Validator
 
     validator = Draft202012Validator(schema)
