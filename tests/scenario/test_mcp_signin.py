@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from html import unescape
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -15,12 +15,20 @@ import pytest
 from bot import commands, settings
 from bot.app import App
 from connectors import accounts
+from connectors.accounts import Account
+from connectors.mcp_house import Servers
+from connectors.registry import Secrets
 from engine import people, sessions
 from engine.errors import NeedsConnection, NodError
+from engine.events import Kind
 from engine.inbox import Person
+from engine.store.base import Store
 from engine.tools.base import ToolContext
 from tests.fakes.context import make_context
+from tests.fakes.mcp_http import served
 from tests.fakes.mcp_signin import SignIn, signed_in
+from tests.fakes.scripted import ScriptedModel, call, calls
+from tests.fakes.world import running
 
 OWNER = Person(id=people.CONSOLE, role="owner", name="console")
 
@@ -167,6 +175,62 @@ async def test_a_grant_that_was_taken_back_is_a_need_to_connect_and_is_healed_by
     assert "is connected" in await visited(far, again)
     assert await called(nod, tmp_path) == "42", "the call that waited goes on at once"
     assert len(far.clients) == 1, "Nod registers once"
+
+
+class Opened:
+    """Opens the account with a token that somebody may take back, and give anew."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    async def headers(self, account: Account) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    async def renewed(self, account: Account, spent: Mapping[str, str]) -> dict[str, str]:
+        raise NeedsConnection(account.connector, account.label, "It was taken back.", account.owner)
+
+    async def secret(self, account: Account) -> Mapping[str, str]:
+        return {"kind": "oauth"}
+
+
+async def test_a_call_in_a_turn_waits_for_the_sign_in_and_runs_once(
+    store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel([calls(call("mcp_far_add", a=20, b=22)), "It is 42."])
+    opened = Opened("one")
+    async with served() as server, running(store, tmp_path, model) as world:
+        server.token = "Bearer one"
+        await store.write(
+            lambda tx: accounts.add(tx, "local", "mcp:far", "far", people.CONSOLE, now=1.0)
+        )
+        servers = Servers(
+            written={"far": {"url": server.url, "oauth": True}},
+            store=store,
+            tools=world.engine.tools,
+            tenant="local",
+            data=tmp_path / "mcp-data",
+            secrets=Secrets({}, tmp_path / "mcp-data"),
+            notify=lambda *_: asyncio.sleep(0),
+            credentials=opened,
+        )
+        async with servers:
+            assert (await servers.check("far", 20)).state == "ready"
+            server.token = "Bearer two"
+            session = await world.open()
+            await world.turn(session, "Add them.")
+            (approval,) = await world.pending(session)
+            await world.answer(approval, "once")
+            await world.settle(20)
+            (prompt,) = await world.pending(session)
+            assert (prompt.kind, prompt.payload["connector"]) == ("connect", "mcp:far")
+            assert server.calls == 0
+            opened.token = "two"
+            await world.answer(prompt, "done")
+            await world.settle(20)
+            facts = await world.log(session)
+    (done,) = [fact for fact in facts if fact.kind is Kind.TOOL_FINISHED]
+    assert (done.body["status"], done.body["content"]) == ("ok", "42")
+    assert server.calls == 1
 
 
 async def test_a_server_that_registers_nobody_says_what_to_do(
