@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from connectors.accounts import Account
+from connectors.blot import words_of
 from connectors.http import Http, Reply, Request, Unauthorized, Unreachable, Unsure
 from engine.canonical import dumps
 from engine.errors import NeedsConnection, ToolError
@@ -63,6 +64,7 @@ class Api:
         self.rehearsed = rehearsed
         #: An act was sent in this call, whatever became of it.
         self.acted = False
+        self._hidden: frozenset[str] = frozenset()
 
     @property
     def ctx(self) -> ToolContext:
@@ -82,7 +84,11 @@ class Api:
 
     async def secret(self) -> Mapping[str, Any]:
         """Return the account's filled fields, for a service that does not speak HTTP."""
-        return {} if self.account is None else await self._ground.credentials.secret(self.account)
+        if self.account is None:
+            return {}
+        held = await self._ground.credentials.secret(self.account)
+        self._hidden |= words_of(str(held.get(name, "")) for name in self.connector.secret_fields)
+        return held
 
     async def get(
         self, path: str, /, *, query: Mapping[str, Any] | None = None, **segments: Any
@@ -265,6 +271,7 @@ class Api:
             url=path if "://" in path else await self._base() + _path(path, segments),
             query=_query(query or {}),
             headers={**self.connector.headers, **kind, **(headers or {})},
+            hidden=self._hidden,
             body=data,
             limits=self.connector.limits,
             act=act,
@@ -409,4 +416,5 @@ def _json(value: Any) -> tuple[bytes | None, Mapping[str, str]]:
 
 
 def _with(request: Request, headers: Mapping[str, str]) -> Request:
-    return replace(request, headers={**request.headers, **headers})
+    hidden = request.hidden | words_of(headers.values())
+    return replace(request, headers={**request.headers, **headers}, hidden=hidden)

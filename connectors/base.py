@@ -167,6 +167,12 @@ class Connector:
         """True when it works without an account."""
         return any(isinstance(each, Open) for each in self.auth)
 
+    @property
+    def secret_fields(self) -> tuple[str, ...]:
+        """The names of what is filled in unseen."""
+        keys = (each for each in self.auth if isinstance(each, Key))
+        return tuple(each.name for key in keys for each in key.fields if each.secret)
+
     def tool(self, *, risk: Risk, **options: Any) -> Callable[[Declared], Declared]:
         """Declare the decorated function as a tool; the options are fields of `Tool`.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from connectors.api import Api, Planned
+from connectors.blot import blotted_in
 from connectors.http import Request, Unreachable, Unsure
 from engine.tools.base import Result, Risk, Tool, ToolContext
 
@@ -123,11 +124,11 @@ def _previewed(
 
 
 def _request_in_words(request: Request) -> str:
-    """Return the request as a card shows it; what opens the account is not yet in it."""
+    """Return the request as a card shows it: without its headers, and without what is secret."""
     query = "&".join(f"{name}={value}" for name, value in request.query)
     head = f"{request.method} {request.url}{f'?{query}' if query else ''}"
     body = (request.body or b"").decode("utf-8", "replace")
-    whole = f"{head}\n\n{body}" if body else head
+    whole = blotted_in(f"{head}\n\n{body}" if body else head, request.hidden)
     return whole if len(whole) <= PREVIEW else f"{whole[:PREVIEW]}… ({len(whole):,} characters)"
 
 

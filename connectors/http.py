@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from connectors.blot import blotted, blotted_pieces
 from engine.canonical import dumps, loads
 from engine.errors import ToolError
 
@@ -105,6 +106,8 @@ class Request:
     url: str
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Secret words that are blotted out of the answer.
+    hidden: frozenset[str] = field(default=frozenset(), repr=False)
     body: bytes | None = None
     limits: Limits = field(default_factory=Limits)
     #: It changes something: sent once, unless the service surely did nothing.
@@ -200,7 +203,7 @@ class Http:
         async with self._lane(request).turn(), self._answered(request) as answer:
             if answer.status >= 400:
                 _refuse(request, await _whole(request, answer))
-            yield _pieces(request, answer)
+            yield blotted_pieces(_pieces(request, answer), request.hidden)
 
     @asynccontextmanager
     async def _answered(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -341,11 +344,12 @@ def _pause(error: Exception) -> bool | float:
 
 
 async def _whole(request: Request, answer: aiohttp.ClientResponse) -> Reply:
+    body = b"".join([piece async for piece in _pieces(request, answer)])
     return Reply(
         status=answer.status,
         url=str(answer.url),
         headers={name.lower(): value for name, value in answer.headers.items()},
-        body=b"".join([piece async for piece in _pieces(request, answer)]),
+        body=blotted(body, request.hidden),
         following=_next(answer),
     )
 

@@ -351,6 +351,30 @@ async def test_no_secret_is_in_what_a_call_gives(desk: Desk, case: Case) -> None
     assert "token-1" not in repr(desk.service.url)
 
 
+#: The last is an act, where there is one. A webhook has no header: its secret is its address.
+SIGNED = [row for row in (*_first(KEYED), *_first(KEYED[::-1])) if row.values[0] != "webhook"]
+
+
+@pytest.mark.parametrize(("name", "case"), SIGNED)
+async def test_a_service_that_says_a_request_again_gives_no_secret_away(
+    desk: Desk, case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In its words, in a result, or in the log."""
+    for status in (200, 400, 403, 404, 422, 429, 500):
+        desk.service.seen.clear()
+        fault = Fault(status=status, how="echo", method=case.method, holding=case.holding)
+        desk.service.faults = [fault] * 4
+        try:
+            result = await desk.call(case.tool, case.arguments)
+            said = f"{result.text}{result.display}"
+        except (ToolError, Unsure) as error:
+            said = str(error)
+        (seen, *_) = (seen for seen in desk.service.seen if _is_meant(seen, case))
+        secret = seen.headers["Authorization"].rpartition(" ")[2]
+        assert secret not in f"{said}{caplog.text}", status
+        assert "token-1" not in f"{said}{caplog.text}", status
+
+
 MODULES = [module for each in CONNECTORS.values() for module in (each.module, *each.more)]
 
 

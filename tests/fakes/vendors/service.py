@@ -40,8 +40,9 @@ class Fault:
     body: Any = None
     #: The request is handled, and takes effect, before the fault.
     after: bool = False
-    #: The connection is cut before an answer, after half of it, or never answered at all.
-    how: str = ""  # '', 'cut', 'truncated', 'silent'
+    #: The connection is cut before an answer, after half of it, or never answered at all; or the
+    #: answer says the whole request again, its credentials too.
+    how: str = ""  # '', 'cut', 'truncated', 'silent', 'echo'
     #: Only requests with this method, and with this in their body; empty: any.
     method: str = ""
     holding: str = ""
@@ -139,10 +140,11 @@ class Service:
     async def _refreshed(self, request: web.Request) -> Any:
         """Renew a token (RFC 6749, 6); the refresh token is replaced by another one."""
         form = await request.post()
-        access = self.refreshes.pop(str(form.get("refresh_token")), "")
+        spent = str(form.get("refresh_token"))
+        access = self.refreshes.pop(spent, "")
         if form.get("grant_type") != "refresh_token" or not access:
             raise Refused(400, {"error": "invalid_grant"})
-        following = f"{form['refresh_token']}+"
+        following = f"{spent}+"
         self.refreshes[following] = f"{access}+"
         self.tokens[access] = "ana"
         answer = {"access_token": access, "token_type": "bearer", "expires_in": 3600}
@@ -208,6 +210,8 @@ class Service:
             assert request.transport is not None
             request.transport.close()
             return half
+        if fault.how == "echo":
+            return web.json_response(_echo(request), status=fault.status)
         if fault.status:
             body = {"message": "fault"} if fault.body is None else fault.body
             headers = dict(fault.headers)
@@ -219,6 +223,12 @@ class Service:
 
 
 _JSON = "application/json"
+
+
+def _echo(request: web.Request) -> dict[str, Any]:
+    """Return what a service in debug mode says of a request that it does not like."""
+    sent = dict(request.headers)
+    return {"ok": False, "message": f"{request.method} {request.path_qs} with {sent}", "sent": sent}
 
 
 def _peer(request: web.Request) -> int:
