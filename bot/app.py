@@ -177,7 +177,8 @@ class App:
         later += job_tools(self.store, settings.zone, self._jobs.nudge)
         tools = [*standard_tools(), *later, *connector_tools()]
         personas = Personas.load(settings.data / "personas")
-        personas.check_tools({each.name for each in tools})
+        later_on = ("mcp_", *(f"{name}_" for name in CONNECTORS))
+        personas.check_tools({each.name for each in tools}, later_on)
         personas.require(settings.persona)
         self.bus = Bus()
         self.console = ConsoleSurface(settings.data, self._now)

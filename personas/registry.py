@@ -61,11 +61,15 @@ class Personas:
         """Return the ids of all personas, sorted."""
         return sorted(self._found)
 
-    def check_tools(self, known: Container[str]) -> None:
-        """Raise SettingsError when a persona wants a tool that is not in `known`."""
+    def check_tools(self, known: Container[str], later: tuple[str, ...] = ()) -> None:
+        """Raise SettingsError when a persona wants a tool that is not in `known`.
+
+        What begins with one of `later` comes when something is connected, or never; so may what a
+        name that ends in `*` stands for.
+        """
         for name, manifest in self._found.items():
             for tool in manifest.persona.tools or ():
-                if tool not in known:
+                if tool not in known and not tool.endswith("*") and not tool.startswith(later):
                     raise SettingsError(
                         f"The persona '{name}' wants the tool '{tool}', and there is none.",
                         f"Mend 'tools' in {self._folders[name] / 'PERSONA.md'}.",

@@ -141,6 +141,16 @@ def test_D_198_a_persona_that_wants_an_unknown_tool_is_told(tmp_path: Path) -> N
         personas.check_tools({"read"})
 
 
+def test_a_persona_may_want_what_comes_when_something_is_connected(tmp_path: Path) -> None:
+    wanted = "".join(f"  - {each}\n" for each in ("mcp_files_*", "mcp_board_add", "github_search"))
+    text = GOOD.replace('  - "search"\n', wanted)
+    assert text != GOOD
+    personas = Personas.load(own(tmp_path, text))
+    personas.check_tools({"read"}, ("mcp_", "github_"))
+    with pytest.raises(SettingsError, match="wants the tool 'github_search'"):
+        personas.check_tools({"read"}, ("mcp_",))
+
+
 def test_the_morning_briefing_is_a_prompt_with_lines_to_read_back() -> None:
     prompt = Personas.load().prompt("cowork", "morning-briefing")
     text = prompt.fill(repo="/r", calendar="/c.ics", report_to="console:standup")
