@@ -22,6 +22,8 @@ __all__ = ["Declaration", "Declared", "made", "understood"]
 
 #: Characters of a request on the card of an act.
 PREVIEW = 4_000
+#: Seconds a service may still be at work on an act after its connection broke off.
+SETTLE = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ def made(connector: Connector, declaration: Declaration, ground: Ground) -> Tool
             options[hook] = _hooked(options[hook], api)
     if options["risk"] is Risk.EXTERNAL:
         options["target"] = _targets(connector, options["target"])
+        options.setdefault("settle", SETTLE)
         options["preview"] = _previewed(options.get("preview"), declared, api)
     text = inspect.getdoc(declared) or ""
     if not text:

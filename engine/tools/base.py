@@ -162,6 +162,9 @@ class Tool:
     look_up: Callable[[ToolContext, Mapping[str, Any], Any], Awaitable[Outcome]] | None = None
     #: Taken right before the start and stored with the intent; what `look_up` compares with.
     witness: Callable[[ToolContext, Mapping[str, Any]], Awaitable[Any]] | None = None
+    #: Seconds a service may still be at work on what it was sent: a look-up that finds nothing
+    #: looks once more after them.
+    settle: float = 0.0
     #: The effect carries a key, so repeating a started call is safe.
     idempotent: bool = False
     #: Its arguments leave for an address the model chose; returns the host.

@@ -259,6 +259,9 @@ async def look_up(
     try:
         async with asyncio.timeout(LOOK_UP_LIMIT):
             outcome: Outcome = await tool.look_up(ctx, call.arguments, seen)
+            if outcome.found is LookUp.DID_NOT and tool.settle:
+                await asyncio.sleep(tool.settle)
+                outcome = await tool.look_up(ctx, call.arguments, seen)
     except Exception:  # noqa: BLE001  # broad: a tool is a plug-in border
         _log.exception("look-up of %s failed", tool.name)
         return "cannot_tell", nothing

@@ -537,3 +537,32 @@ async def test_an_undo_that_keeps_killing_its_worker_is_given_up(
         facts = await world.log(session)
     assert [fact.kind for fact in facts] == [Kind.NOTICE]
     assert "given up" in facts[0].body["text"]
+
+
+async def test_what_a_service_does_not_show_yet_is_looked_for_once_more(
+    store: Store, tmp_path: Path
+) -> None:
+    """It was still at work on what it was sent when the connection broke off."""
+    done, looks = [], []
+
+    async def look_up(_ctx: ToolContext, _arguments: Mapping[str, Any], _seen: Any) -> Outcome:
+        looks.append(1)
+        if len(looks) == 1:
+            return Outcome(found=LookUp.DID_NOT)
+        return Outcome(found=LookUp.HAPPENED)
+
+    @tool(risk=Risk.EXTERNAL, target=lambda _: ["acme:x"], look_up=look_up, settle=0.01)
+    async def order(ctx: ToolContext) -> Result:
+        """Order something."""
+        done.append(1)
+        raise ConnectionError("cut off")
+
+    model = ScriptedModel([calls(call("order")), "Done."])
+    async with running(store, tmp_path, model, tools=[order]) as world:
+        session = await world.open()
+        await world.turn(session, "Go")
+        (prompt,) = await world.pending(session)
+        await world.answer(prompt, "once")
+        await world.settle()
+        assert await world.pending(session) == []
+    assert len(done) == 1 and len(looks) == 2
