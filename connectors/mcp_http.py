@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
+from connectors.blot import blotted, words_of
 from connectors.mcp_stdio import Read, Write
 from engine.canonical import dumps
 from engine.errors import NeedsConnection, ToolError
@@ -39,12 +40,20 @@ FAREWELL = 2.0
 
 @asynccontextmanager
 async def http(
-    url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+    url: str,
+    headers: Mapping[str, str],
+    auth: httpx2.Auth | None = None,
+    hidden: frozenset[str] = frozenset(),
 ) -> AsyncIterator[tuple[Read, Write]]:
-    """Yield the two streams of the SDK's transport to the server at `url`."""
+    """Yield the two streams of the SDK's transport to the server at `url`.
+
+    The words in `hidden`, and what opens the account, are blotted out of what it answers.
+    """
     timeout = httpx2.Timeout(CONNECT, read=PIECE)
+    # What comes packed could not be looked through as it comes.
+    sent = {**headers, "Accept-Encoding": "identity"}
     async with (
-        _Door(headers=dict(headers), timeout=timeout, auth=auth) as door,
+        _Door(hidden, headers=sent, timeout=timeout, auth=auth) as door,
         streamable_http_client(url, http_client=door) as streams,
     ):
         yield streams  # type: ignore[misc]  # the SDK wraps both streams, and is typed by protocols
@@ -76,6 +85,10 @@ class Signed(httpx2.Auth):
 class _Door(httpx2.AsyncClient):
     """A client whose failed calls come back as JSON-RPC errors with our codes."""
 
+    def __init__(self, hidden: frozenset[str], **options: Any) -> None:
+        super().__init__(**options)
+        self._hidden = hidden
+
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method == "DELETE":  # only a farewell: nobody waits long for its answer
             async with asyncio.timeout(FAREWELL):
@@ -94,10 +107,11 @@ class _Door(httpx2.AsyncClient):
             if request.method != "POST":
                 raise
             return _answer(request, FAILED, f"broke off ({type(error).__name__})")
-        if request.method == "POST" and response.status_code >= 400:
-            return await _meant(request, response)
         if request.method == "POST":
-            response.stream = _Limited(response.stream)  # type: ignore[arg-type]
+            hidden = self._hidden | words_of([request.headers.get("authorization", "")])
+            response.stream = _Limited(response.stream, hidden)  # type: ignore[arg-type]
+            if response.status_code >= 400:
+                return await _meant(request, response)
         return response
 
 
@@ -111,7 +125,6 @@ async def _meant(request: httpx2.Request, response: httpx2.Response) -> httpx2.R
     if status == 503 and wait:
         code = BUSY
     if status not in (401, 403, 429) and "json" in response.headers.get("content-type", ""):
-        response.stream = _Limited(response.stream)  # type: ignore[arg-type]
         return response
     await response.aclose()
     return _answer(request, code, f"{text}{f', and to wait {wait[:40]} s' if wait else ''}")
@@ -133,19 +146,25 @@ def _answer(request: httpx2.Request, code: int, text: str) -> httpx2.Response:
 
 
 class _Limited(httpx2.AsyncByteStream):
-    """A body that ends with an error where it grows too long."""
+    """A body that ends with an error where it grows too long; comes line by line, blotted."""
 
-    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+    def __init__(self, body: httpx2.AsyncByteStream, hidden: frozenset[str]) -> None:
         self._body = body
+        self._hidden = hidden
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = ANSWER
+        left, held = ANSWER, list[bytes]()
         try:
             async for piece in self._body:
                 left -= len(piece)
                 if left < 0:
                     raise httpx2.StreamError(f"more than {ANSWER // 1_000_000} MB")
-                yield piece
+                lines, newline, rest = piece.rpartition(b"\n")
+                if newline:
+                    yield blotted(b"".join([*held, lines, newline]), self._hidden)
+                    held.clear()
+                held.append(rest)
+            yield blotted(b"".join(held), self._hidden)
         except httpx2.TransportError as error:  # the SDK would take down the whole connection
             raise httpx2.StreamError(f"it broke off ({type(error).__name__})") from error
 

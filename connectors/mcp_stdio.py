@@ -22,6 +22,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
+from connectors.blot import blotted
 from engine.sandbox.leftovers import MARK, end_marked
 
 __all__ = ["Tail", "stdio"]
@@ -80,18 +81,19 @@ async def stdio(
     folder: Path,
     tail: Tail,
     lost: Callable[[str], None],
+    hidden: frozenset[str] = frozenset(),
 ) -> AsyncIterator[tuple[Read, Write]]:
     """Start the server and yield the two streams of the SDK's transport.
 
-    `env` is its whole environment; `lost` is told once why nothing more will come. Raises OSError
-    when it cannot be started.
+    `env` is its whole environment; `lost` is told once why nothing more will come; the words in
+    `hidden` are blotted out of what it says. Raises OSError when it cannot be started.
     """
     process, transport, life = await _started(command, env, folder)
     out, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, to_send = anyio.create_memory_object_stream[SessionMessage](0)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_hear, process, out, tail, lost)
+            group.start_soon(_hear, process, out, tail, lost, hidden)
             group.start_soon(_send, process, to_send, lost)
             group.start_soon(_listen, process, tail)
             try:
@@ -144,12 +146,13 @@ async def _hear(
     out: MemoryObjectSendStream[SessionMessage | Exception],
     tail: Tail,
     lost: Callable[[str], None],
+    hidden: frozenset[str],
 ) -> None:
     """Hand on what it says; a line that is no message is kept with its other words."""
     assert process.stdout is not None, "the server was started with pipes"
     why, pace = "it ended", Pace()
     try:
-        while line := await process.stdout.readline():
+        while line := blotted(await process.stdout.readline(), hidden):
             if pace.floods():
                 why = f"it sends more than {FLOOD:,} messages a second"
                 break

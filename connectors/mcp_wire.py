@@ -30,6 +30,7 @@ from mcp.types import (
 )
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from connectors.blot import words_of
 from connectors.mcp_http import BUSY, FAILED, REFUSED, UNAUTHORIZED, UNREACHABLE, http
 from connectors.mcp_servers import Server, filled
 from connectors.mcp_stdio import Tail, stdio
@@ -224,11 +225,12 @@ async def open_wire(
         if isinstance(message, ServerNotification) and message.method.endswith("list_changed"):
             changed()
 
+    hidden = words_of(values.values())
     if server.command:
-        transport = stdio(server.command, env, folder, tail, lost)
+        transport = stdio(server.command, env, folder, tail, lost, hidden)
     else:
         headers = {name: filled(text, values) for name, text in server.headers.items()}
-        transport = http(server.url, headers, auth)
+        transport = http(server.url, headers, auth, hidden)
     client = Client(
         transport,
         client_info=Implementation(name="nod", version="1"),

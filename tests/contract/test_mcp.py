@@ -382,6 +382,7 @@ async def test_a_child_gets_its_own_secrets_and_no_other_variable(
             "NOD_PROCESS",
             "BOARD_TOKEN",
         }
+        assert given["BOARD_TOKEN"] == "[secret]", "it has it, and nobody is told"
         with pytest.raises(Unsure):
             await nod.call("mcp_fake_crash")
         await nod.until(lambda: bool(nod.link().printed))

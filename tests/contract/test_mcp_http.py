@@ -61,9 +61,9 @@ async def test_no_secret_is_in_a_log_a_file_or_an_error(
         table = {"url": server.url, "headers": {"Authorization": "Bearer {FAKE_TOKEN}"}}
         async with house(store, tmp_path, {"FAKE_TOKEN": token}, fake=table) as nod:
             await nod.ready()
-            server.faults = [429, 500, "drop"]
+            server.faults = [429, 500, "drop", "echo"]
             said = []
-            for _ in range(4):
+            for _ in range(5):
                 try:
                     said.append((await nod.call("mcp_fake_add", a=1, b=2)).text)
                 except (ToolError, Unsure) as error:
@@ -73,6 +73,7 @@ async def test_no_secret_is_in_a_log_a_file_or_an_error(
                 await nod.call("mcp_fake_add", a=1, b=2)
             told = [*said, str(refused.value), str(nod.servers.status()), str(nod.told.notices)]
     kept = [p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()]
+    assert "You sent" in "".join(told)
     assert token not in "".join(told)
     assert token not in caplog.text
     assert not any(token.encode() in each for each in kept)

@@ -20,7 +20,7 @@ class HttpServer:
     def __init__(self) -> None:
         self.url = ""
         self.sessions = 0
-        #: What the next tool calls are answered with: a status, 'drop' or 'endless'.
+        #: What the next tool calls are answered with: a status, 'drop', 'endless', or 'echo'.
         self.faults: list[int | str] = []
         #: The Authorization header that is demanded; empty: none.
         self.token = ""
@@ -55,7 +55,10 @@ class HttpServer:
             self._fake.hear(message)
             return web.Response(status=202)
         if method == "tools/call" and self.faults:
-            return await self._faulty(request, self.faults.pop(0))
+            fault = self.faults.pop(0)
+            if fault == "echo":
+                return self._error(message, -32050, f"You sent {dict(request.headers)}", 400)
+            return await self._faulty(request, fault)
         if method == "tools/call":
             self.calls += 1
         try:

@@ -116,6 +116,10 @@ async def test_no_token_is_in_a_log_or_a_file(
     await signed(nod, far)
     await ready(nod)
     tokens = {*far.oauth.live, *far.oauth.refresh}
+    far.server.faults = ["echo"]
+    said = await called(nod, tmp_path)
+    assert "Authorization" in said
+    assert [each for each in tokens if each in said] == []
     far.oauth.live.clear()
     await called(nod, tmp_path)
     tokens |= {*far.oauth.live, *far.oauth.refresh, far.oauth.client_secret}
