@@ -28,6 +28,7 @@ from engine.models.usage import UsageLine
 from engine.schedule import digests
 from engine.schedule.cron import in_zone
 from engine.schedule.digests import Run, Told
+from engine.schedule.words import time_of_day
 from engine.store.base import Tx
 
 __all__ = ["DIGEST", "post", "text"]
@@ -55,14 +56,13 @@ def post(
     if told.empty:
         return
     where = place(tx, principal)
-    day = datetime.fromtimestamp(now, ZoneInfo(due.zone))
     tx.run(
         "delivery_add",
         id=mint("d"),
         tenant=tenant,
         session="",
         kind="show",
-        subject=f"digest:{principal}/{day:%Y-%m-%d}",
+        subject=f"digest:{principal}/{due.next_at:.0f}",
         destination=where,
         part=1,
         payload=dumps({"text": text(told, due.zone)}),
@@ -145,7 +145,7 @@ def _many(number: int, what: str) -> str:
 # -- the command
 
 
-_AT = re.compile(r"(?:at\s+)?(\d{1,2}):(\d{2})", re.IGNORECASE)
+_AT = re.compile(r"(?:at\s+)?(?P<time>\d{1,2}(?::\d\d)?(?: ?[ap]m)?)", re.IGNORECASE)
 
 
 async def _command(context: Context, given: list[str]) -> str:
@@ -162,9 +162,10 @@ async def _command(context: Context, given: list[str]) -> str:
 
 def _minute(said: str) -> int:
     found = _AT.fullmatch(said)
-    if found is None or int(found[1]) > 23 or int(found[2]) > 59:
+    if found is None:
         raise NodError("/digest was not understood.", "Write: /digest at 18:00, off, or now")
-    return int(found[1]) * 60 + int(found[2])
+    hour, minute = time_of_day(found["time"].lower())
+    return hour * 60 + minute
 
 
 def _set(tx: Tx, *, context: Context, minute: int | None) -> str:
@@ -192,7 +193,7 @@ def _now(tx: Tx, context: Context) -> str:
 
 DIGEST = Command(
     name="digest",
-    usage="[at HH:MM | off | now]",
+    usage="[at TIME | off | now]",
     help="a daily word on what ran, what waits, what failed and what it cost",
     run=_command,
     most=2,

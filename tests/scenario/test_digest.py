@@ -200,6 +200,23 @@ async def test_two_processes_and_a_late_start_post_it_once(
         assert len(surface.posted) == 1
 
 
+async def test_a_digest_moved_to_later_on_its_day_is_told_too(
+    store: Store, tmp_path: Path, clock: Clock
+) -> None:
+    model = ScriptedModel(["Hello.", "And again."])
+    async with digesting(store, tmp_path, model, clock) as (chat, surface):
+        session = await chat.world.open()
+        await chat.world.turn(session, "Hi")
+        clock.at = evening()
+        await alarm(chat, clock).ring()
+        await posted(surface, 1)
+        await do(chat, "digest at 19:00")  # in the zone of the house: two hours later
+        await chat.world.turn(session, "Hi again")
+        clock.at = evening() + 2 * HOUR
+        await alarm(chat, clock).ring()
+        assert "1 turn in 1 conversation" in (await posted(surface, 2))[1]
+
+
 async def test_an_owner_who_is_none_any_more_is_told_nothing(
     store: Store, tmp_path: Path, clock: Clock
 ) -> None:
@@ -246,14 +263,15 @@ async def test_the_digest_is_switched_and_shown_by_command(
         assert "1 turn in 1 conversation" in await do(chat, "digest now")
         await do(chat, "settings zone Asia/Kolkata")
         assert "at 18:00 (Asia/Kolkata), next Sat 28 Mar 2026, 18:00" in await do(chat, "digest")
-        assert "daily at 07:30" in await do(chat, "digest at 7:30")
+        for line, at in (("at 7:30", "07:30"), ("at 8", "08:00"), ("6 pm", "18:00")):
+            assert f"daily at {at}" in await do(chat, f"digest {line}")
         assert "no daily digest" in await do(chat, "digest off")
         assert await next_at(store) is None
         await store.write(lambda tx: digests.begin(tx, "local", people.CONSOLE, BERLIN, NOON))
         assert await next_at(store) is None  # who switched it off is not begun with again
-        for line in ("digest at 25:00", "digest soon"):
-            with pytest.raises(NodError, match="was not understood"):
-                await do(chat, line)
+        for line, said in (("at 25:00", "no time of day"), ("soon", "was not understood")):
+            with pytest.raises(NodError, match=said):
+                await do(chat, f"digest {line}")
         with pytest.raises(NodError, match="needs the role owner"):
             await do(chat, "digest off", Person(id="bo", role="member", name="bo"))
 
