@@ -41,11 +41,19 @@ async def _budget(context: Context, given: list[str]) -> str:
         return "\n".join(found) or f"There are no budgets. {_EXAMPLES}"
     if verb == "remove":
         return await context.store.write(lambda tx: _remove(tx, context, rest.strip()))
-    said = f"{verb} {rest}" if verb != "set" else " ".join(shlex.split(rest))
+    said = f"{verb} {rest}" if verb != "set" else _unquoted(rest)
     told, at_work = await context.store.write(lambda tx: _set(tx, context, said.strip()))
     for session in at_work:
         context.enqueue(session)
     return told
+
+
+def _unquoted(said: str) -> str:
+    """Return what a shell quoted as it was meant."""
+    try:
+        return " ".join(shlex.split(said))
+    except ValueError:  # an apostrophe in prose is no quote
+        return said
 
 
 def lines(tx: Tx, context: Context) -> list[str]:

@@ -51,8 +51,7 @@ async def _usage(context: Context, given: list[str]) -> str:
     if found.budgets:
         parts.append("\n".join(["Budgets:", *found.budgets]))
     if found.place and found.days:
-        await _plot(context, found)
-        parts.append("A chart comes in our private messages.")
+        parts.append(await _plot(context, found))
     return "\n\n".join(parts)
 
 
@@ -89,10 +88,18 @@ def _look(tx: Tx, context: Context) -> _Found:
             usage.total(tx, tenant, month, until, whose, f"{at:%B}"),
         ],
         tables=[(f"{kind}, {at:%B}", lines) for kind, lines in tables if lines],
-        days=usage.by_day(tx, tenant, day - (DAYS - 1) * DAY, until, zone, whose),
+        days=_each_day(tx, tenant, now, zone, whose),
         budgets=budget_commands.lines(tx, context),
         place=_place(tx, context),
     )
+
+
+def _each_day(tx: Tx, tenant: str, now: float, zone: str, whose: str) -> list[UsageLine]:
+    """Return a line for each of the last days since the first call, also for those without one."""
+    since, names = usage.days_until(now, zone, DAYS)
+    found = {each.key: each for each in usage.by_day(tx, tenant, since, now + 1, zone, whose)}
+    first = next((at for at, name in enumerate(names) if name in found), DAYS)
+    return [found.get(name, UsageLine(key=name)) for name in names[first:]]
 
 
 def _place(tx: Tx, context: Context) -> str:
@@ -103,14 +110,17 @@ def _place(tx: Tx, context: Context) -> str:
     return next((each for each in places if each.startswith(f"{context.surface}:")), "")
 
 
-async def _plot(context: Context, found: _Found) -> None:
-    """Draw the chart and write the delivery row that the presenter uploads it for."""
+async def _plot(context: Context, found: _Found) -> str:
+    """Draw the chart and write the delivery row that the presenter uploads it for; say so."""
     from bot import usage_plot
 
     name = f"plots/usage-{digest(context.person.id)[:12]}.png"
     lines = [replace(each, key=each.key[5:]) for each in found.days]  # the month and day
     title = f"What Nod used in the last {DAYS} days"
-    await asyncio.to_thread(usage_plot.draw, lines, title, context.house.data / name)
+    try:
+        await asyncio.to_thread(usage_plot.draw, lines, title, context.house.data / name)
+    except OSError as error:
+        return f"The chart could not be written: {error.strerror or error}."
     now = context.house.now()
     await context.store.write(
         lambda tx: tx.run(
@@ -129,6 +139,7 @@ async def _plot(context: Context, found: _Found) -> None:
         )
     )
     context.poke()
+    return "A chart comes in our private messages."
 
 
 def _fenced(lines: Iterable[str]) -> str:

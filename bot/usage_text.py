@@ -17,7 +17,8 @@ def money(line: UsageLine) -> str:
     """Return what the calls cost: $0.42, with a + when some have no known price."""
     if line.unpriced and line.unpriced == line.calls:
         return "unknown"
-    return f"${line.cost:,.2f}" + ("+" if line.unpriced else "")
+    told = f"${line.cost:,.2f}" if line.cost >= 0.005 or not line.cost else "under $0.01"
+    return told + ("+" if line.unpriced else "")
 
 
 def summed(line: UsageLine) -> str:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -143,7 +144,9 @@ class Standing:
 def amount(value: float, unit: str) -> str:
     """Return an amount in words: $1.50, 20,000 tokens, 40 calls."""
     if unit == "money":
-        return f"${value:,.2f}" if value >= 1 or round(value, 2) == value else f"${value:.4g}"
+        if value >= 1 or round(value, 2) == value:
+            return f"${value:,.2f}"
+        return f"${Decimal(f'{value:.4g}'):f}"  # four digits, and never an exponent
     return f"{value:,.0f} {unit if value != 1 else unit[:-1]}"
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from engine.models.base import Usage
 from engine.models.catalogue import Price
 from engine.store.base import Row, Tx
 
-__all__ = ["KINDS", "UsageLine", "begun", "by", "by_day", "cost", "total"]
+__all__ = ["KINDS", "UsageLine", "begun", "by", "by_day", "cost", "days_until", "total"]
 
 #: What usage is summed by, each with its query; by_day is apart.
 KINDS = {
@@ -98,10 +98,23 @@ def total(
 
 def begun(now: float, zone: str) -> tuple[float, float]:
     """Return when this day and this month began in the zone, epoch seconds."""
-    day = datetime.fromtimestamp(now, ZoneInfo(zone)).replace(
-        hour=0, minute=0, second=0, microsecond=0, fold=0
-    )
+    day = _midnight(now, zone)
     return day.timestamp(), day.replace(day=1).timestamp()
+
+
+def days_until(now: float, zone: str, count: int) -> tuple[float, list[str]]:
+    """Return when the first of the last `count` days began (epoch seconds), and all their names.
+
+    Today is the last. Counted on the calendar: a day may have 23 or 25 hours.
+    """
+    today = _midnight(now, zone)
+    days = [today - timedelta(days=back) for back in reversed(range(count))]
+    return days[0].timestamp(), [f"{day:%Y-%m-%d}" for day in days]
+
+
+def _midnight(now: float, zone: str) -> datetime:
+    day = datetime.fromtimestamp(now, ZoneInfo(zone))
+    return day.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
 
 
 def _line(key: str, rows: Sequence[Row]) -> UsageLine:

@@ -26,6 +26,7 @@ NOW = 1_750_057_320.0  # Mon 16 Jun 2025, 07:02 UTC
 
 @pytest.fixture
 async def chat(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Chat]:
+    sqlite_store.queries["t_back"] = "update usage set at = at - 3 * 86400"
     async with chatting(
         sqlite_store, tmp_path, ScriptedModel(), at_work=False, presenting=False, now=lambda: NOW
     ) as made:
@@ -195,6 +196,38 @@ async def test_usage_shows_totals_tables_bars_and_budgets(chat: Chat) -> None:
     assert "openai:gpt-5" in await do(chat, "usage 7")
     with pytest.raises(NodError, match="number of days"):
         await do(chat, "usage 0")
+
+
+async def test_small_amounts_are_shown_without_an_exponent(chat: Chat) -> None:
+    await called(chat.store, cost=5.6e-05)
+    assert "$0.000056" in [await do(chat, "budget me $5 a day"), await do(chat, "budget")][1]
+    assert "1 call, 1,000 tokens, under $0.01" in await do(chat, "usage")
+
+
+async def test_an_apostrophe_in_a_budget_is_no_quote(chat: Chat) -> None:
+    with pytest.raises(NodError, match="Nobody is called"):
+        await do(chat, "budget set it's $5 a day")
+
+
+async def test_each_day_since_the_first_call_has_its_bar(chat: Chat) -> None:
+    await called(chat.store)
+    await chat.store.write(lambda tx: tx.run("t_back"))
+    told = await do(chat, "usage")
+    bars = [line.split()[0] for line in told.splitlines() if line.startswith("2025-06-")]
+    assert bars == ["2025-06-13", "2025-06-14", "2025-06-15", "2025-06-16"]
+
+
+async def test_usage_is_shown_when_no_chart_can_be_written(chat: Chat) -> None:
+    await called(chat.store)
+
+    def meet(tx: Tx) -> None:
+        people.join_owner(tx, "local", "memory", "U1", name="ana", now=NOW)
+        people.seen_at(tx, "local", "memory", "U1", "memory:T/D1", NOW)
+
+    await chat.store.write(meet)
+    (chat.data / "plots").write_text("in the way")
+    told = await do(chat, "usage", target="memory:T/C/1")
+    assert "June: 1 call" in told and "The chart could not be written" in told
 
 
 async def test_the_chart_goes_where_the_person_reads_alone(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -14,7 +14,7 @@ from bot.usage_plot import draw
 from bot.usage_text import bars, summed, table
 from engine.models.base import Usage
 from engine.models.catalogue import Price
-from engine.models.usage import UsageLine, begun, by, by_day, cost
+from engine.models.usage import UsageLine, begun, by, by_day, cost, days_until
 from engine.schedule import fires, schedules
 from engine.schedule.words import When
 from engine.store.base import Store, Tx
@@ -165,3 +165,18 @@ def test_a_chart_is_a_picture_with_a_bar_for_each_line(
         assert (picture.format, picture.size) == ("PNG", (960, 480))
         colours = {colour for _, colour in picture.getcolors(1 << 20)}
     assert ((0x4A, 0x6F, 0xDC) in colours) is bool(lines)
+
+
+@pytest.mark.parametrize(
+    ("last", "hours"),
+    [
+        pytest.param("2026-03-30", 47, id="a-day-of-23-hours"),
+        pytest.param("2026-10-26", 49, id="a-day-of-25-hours"),
+        pytest.param("2026-06-15", 48, id="days-of-24-hours"),
+    ],
+)
+def test_the_last_days_are_counted_on_the_calendar(last: str, hours: int) -> None:
+    midnight = datetime.fromisoformat(last).replace(tzinfo=ZoneInfo("Europe/Berlin"))
+    since, names = days_until(midnight.timestamp() + 12 * 3600, "Europe/Berlin", 3)
+    assert midnight.timestamp() - since == hours * 3600
+    assert names == [f"{midnight - timedelta(days=back):%Y-%m-%d}" for back in (2, 1, 0)]
