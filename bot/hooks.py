@@ -98,7 +98,7 @@ class Hooks:
 
         token = request.path.rpartition("/")[2]
         try:
-            hook = await self._store.read(lambda tx: hooks.of_token(tx, token))
+            hook = await self._hook(token)
             if hook is None:
                 raise web.HTTPNotFound(text="There is nothing here.\n")
             if wait := self._wait(hook.id):
@@ -113,6 +113,11 @@ class Hooks:
             raise web.HTTPServiceUnavailable(
                 text="Not now.\n", headers={"Retry-After": "10"}
             ) from error
+
+    async def _hook(self, token: str) -> Hook | None:
+        if not hooks.is_token(token):  # whoever tries paths costs no look at the store
+            return None
+        return await self._store.read(lambda tx: hooks.of_token(tx, token))
 
     async def _take(
         self, hook: Hook, headers: Mapping[str, str], body: bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from dataclasses import dataclass
 
@@ -13,10 +14,11 @@ from engine.errors import ScheduleError
 from engine.schedule import named
 from engine.store.base import Row, Tx
 
-__all__ = ["Hook", "add", "called", "find", "of_token", "revoke", "standing"]
+__all__ = ["Hook", "add", "called", "find", "is_token", "of_token", "revoke", "standing"]
 
 #: Bytes of randomness in a path.
 TOKEN = 24
+_TOKEN = re.compile(r"[\w-]{32}", re.A)  # what `secrets.token_urlsafe` makes of as many
 #: Hooks one tenant has at most.
 LIMIT = 100
 
@@ -62,6 +64,11 @@ def add(
     row = tx.one("hook_get", id=hook)
     assert row is not None, "a hook that was just written is there"
     return _hook_from(row), token
+
+
+def is_token(text: str) -> bool:
+    """Say whether it looks like a token, so that what cannot be one asks the store nothing."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 def of_token(tx: Tx, token: str) -> Hook | None:

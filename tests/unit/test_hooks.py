@@ -122,10 +122,22 @@ async def test_a_path_that_is_no_hook_s_is_a_404_and_so_is_a_revoked_one(door: D
     hook, url = await door.made()
     for path in ("nothing", "", "a/b", "x" * 5_000):
         assert (await post(f"{door.web.url}/hooks/{path}"))[0] == 404
+    assert (await post(url[:-1] + ("A" if url[-1] != "A" else "B")))[0] == 404
     await door.store.write(lambda tx: hooks.revoke(tx, hook, "console", NOW))
     status, text, _ = await post(url)
     assert (status, text) == (404, "There is nothing here.\n")
     assert await door.events() == []
+
+
+async def test_a_path_that_can_be_no_token_costs_no_look_at_the_store(door: Door) -> None:
+    await door.made()
+
+    async def refused(work: Any) -> Any:
+        raise AssertionError("the store was asked")
+
+    door.store.read = refused  # type: ignore[method-assign]
+    for path in ("nothing", "x" * 31, "x" * 33, "%C3%A4" * 32, "x" * 31 + "."):
+        assert (await post(f"{door.web.url}/hooks/{path}"))[0] == 404
 
 
 async def test_no_count_and_no_row_holds_a_token(door: Door, caplog: Any) -> None:
