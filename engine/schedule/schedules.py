@@ -218,8 +218,8 @@ def _next(when: When, now: float) -> float | None:
 
 def check(title: str, instructions: str, report_to: str) -> None:
     """Raise ScheduleError or TargetError when no schedule can be called, do or report so."""
-    _check_text("title", title, TITLE_LIMIT)
     _check_text("text of instructions", instructions, INSTRUCTIONS_LIMIT)
+    _check_text("title", title, TITLE_LIMIT)
     if report_to:
         ThreadTarget.parse(report_to)
 
