@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from bot import answers, showing
-from bot.outbox import Shown, fingerprint
+from bot.outbox import TRIED_FOR, Shown, fingerprint, passing
 from bot.showing import Part
 from bot.signing import Sign
 from bot.stage import Stage
@@ -27,12 +27,12 @@ from engine.store.base import Row, Tx
 from engine.turn.journal import event_from
 from engine.turn.project import answer_row
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "Gone", "Posting"]
 
 #: Facts read from the log at once.
 PAGE = 200
-#: Seconds after which a message that a platform never took counts as failed.
-TRIED_FOR = 24 * 60 * 60.0
+#: Messages on their way to one platform.
+POSTING = 64
 #: All that a thread is told of a card that goes to its person alone.
 WAITING = "Waiting for a nod."
 #: Facts, and characters of a streamed answer, kept in memory; the log has the rest.
@@ -41,12 +41,26 @@ BACKLOG, STREAM = 1_000, 200_000
 _log = logging.getLogger(__name__)
 
 
+class Gone(NodError):
+    """The session was deleted."""
+
+
+class Posting:
+    """Bounds the messages on their way to each platform: a slow one holds up no other."""
+
+    def __init__(self) -> None:
+        self._by_surface: dict[str, asyncio.Semaphore] = {}
+
+    def to(self, target: str) -> asyncio.Semaphore:
+        """Return what a post to a thread_target waits for."""
+        surface = target.partition(":")[0]
+        return self._by_surface.setdefault(surface, asyncio.Semaphore(POSTING))
+
+
 class Follower:
     """One session as the presenter sees it. Used by one task; `hear` may be called any time."""
 
-    def __init__(
-        self, session: str, stage: Stage, posting: asyncio.Semaphore, started: float
-    ) -> None:
+    def __init__(self, session: str, stage: Stage, posting: Posting, started: float) -> None:
         """`started`: when this Nod began to show things (epoch seconds)."""
         self.session = session
         self._started = started
@@ -93,8 +107,15 @@ class Follower:
             self._live_from = fact.seq
         if len(self._facts) < BACKLOG:
             self._facts.append(fact)
+        else:
+            self._behind = True
         if fact.kind is Kind.PROGRESS:
             self._early = None  # what came before it is in it
+        self.wake.set()
+
+    def look(self) -> None:
+        """Hint that the log may have what did not come over the bus."""
+        self._behind = True
         self.wake.set()
 
     def hear_early(self, progress: Event) -> None:
@@ -163,7 +184,7 @@ class Follower:
     async def _begin(self) -> None:
         row = await self._stage.store.read(lambda tx: tx.one("session_get", id=self.session))
         if row is None:
-            raise NodError(f"Session {self.session} is gone.")
+            raise Gone(f"Session {self.session} is gone.")
         self.seen = self.stored = row["presented"]
         self.home, self.quiet = row["home"], row["origin"] == ORIGIN
 
@@ -174,11 +195,11 @@ class Follower:
         joined = all(fact.seq == self.seen + n for n, fact in enumerate(held, 1))
         if joined and not self._behind:
             return held
-        seen = self.seen
+        seen, self._behind = self.seen, False
         rows = await self._stage.store.read(
             lambda tx: tx.all("log_page", session=self.session, seq=seen, limit=PAGE)
         )
-        self._behind = len(rows) == PAGE
+        self._behind = self._behind or len(rows) == PAGE
         return [event_from(row) for row in rows]
 
     async def _show_all(self, facts: Sequence[Event]) -> None:
@@ -192,7 +213,7 @@ class Follower:
                 await self._show[part.kind](part)
             except (SurfaceError, TimeoutError, ToolError) as error:
                 since = max(part.facts[0].at, self._started)
-                if _passing(error) and self._stage.now() - since < TRIED_FOR:
+                if passing(error) and self._stage.now() - since < TRIED_FOR:
                     raise
                 self._give_up(part, error)
         if any(fact.kind is Kind.TURN_END for fact in facts):
@@ -205,6 +226,8 @@ class Follower:
         _log.warning("%s takes no %s: %s", self.home, part.kind, error)
         if part.kind in ("typing", "progress", "decided"):
             return
+        if part.kind == "answer":
+            self._writes.append(partial(self._failed, fact=part.facts[0]))
         why = str(error) or "it did not answer"
         text = f"In {self.home}: {why} Read it with: nod session show {self.session}"
         self._writes.append(
@@ -216,6 +239,17 @@ class Follower:
                 title="A message could not be delivered",
                 text=text,
             )
+        )
+
+    def _failed(self, tx: Tx, fact: Event) -> None:
+        """The answer's row, which was there before its post, says that there is none."""
+        tx.run(
+            "delivery_failed",
+            tenant=self._stage.tenant,
+            subject=f"answer:{self.session}/{fact.turn}/{fact.iteration}",
+            destination=self.home,
+            part=1,
+            now=self._stage.now(),
         )
 
     async def _flush(self, cursor: int = 0) -> None:
@@ -302,7 +336,7 @@ class Follower:
         await self._flush()
         subject, doubt = f"event:{self.session}/{fact.seq}", self._in_doubt(fact.seq)
         files = [self._stage.data / fact.body["path"]]
-        async with self._posting:
+        async with self._posting.to(self.home):
             ref = await self._stage.outbox.upload(
                 self.home, files, part.message, subject, doubt=doubt
             )
@@ -368,7 +402,7 @@ class Follower:
         elif self._text.strip():
             if place[1] > 1:  # the first answer's row was committed with the turn's start
                 await self._stage.store.write(lambda tx: self._open_row(tx, place))
-            async with self._posting:
+            async with self._posting.to(self.home):
                 ref = await self._stage.outbox.show(self.home, message, subject, doubt=False)
             self._record([subject], self.home, ref, message)
             await self._flush()
@@ -407,7 +441,7 @@ class Follower:
             if row["shown"] != fingerprint(message):
                 await self._update(row["ref"], message, subjects, place)
             return
-        async with self._posting:
+        async with self._posting.to(place):
             ref = await self._stage.outbox.show(place, message, subjects[0], doubt=doubt)
         self._record(subjects, place, ref, message)
 
@@ -439,10 +473,3 @@ class Follower:
                 shown=fingerprint(message),
             )
             self._writes.append(partial(self._stage.outbox.record, shown=shown))
-
-
-def _passing(error: Exception) -> bool:
-    """Say whether a platform may take it later, or may have taken it."""
-    if isinstance(error, SurfaceError):
-        return not error.certain or error.retry_after is not None
-    return True

@@ -14,23 +14,29 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bot.counts import Counts
 from bot.places import Move, MovedAway
 from bot.surfaces.base import Line, Message, Surface, SurfaceError
 from engine.canonical import digest
 from engine.clock import Now, mint
-from engine.errors import TargetError, ToolError
+from engine.errors import NodError, TargetError, ToolError
 from engine.store.base import Store, Tx
 from engine.targets import ThreadTarget
 from engine.tools.base import LookUp
 
-__all__ = ["Outbox", "Shown", "fingerprint"]
+__all__ = ["FAILURES", "TRIED_FOR", "Outbox", "Shown", "fingerprint", "passing"]
 
 #: Seconds one request to a platform may take; an upload may take longer.
 TIMEOUT = 30.0
 UPLOAD_TIMEOUT = 240.0
+
+#: Seconds after which a message that a platform never took counts as failed.
+TRIED_FOR = 24 * 60 * 60.0
+
+#: What showing something raises when it is not shown.
+FAILURES = (SurfaceError, TimeoutError, NodError, OSError)
 
 #: Messages that are remembered, which were posted anew after their place had moved.
 MOVED = 1_000
@@ -51,6 +57,15 @@ class Shown:
     destination: str
     ref: str
     shown: str
+    #: When what it shows was read, epoch seconds; None: just now.
+    at: float | None = None
+
+
+def passing(error: BaseException) -> bool:
+    """Say whether a platform may take it later, or may have taken it."""
+    if isinstance(error, SurfaceError):
+        return not error.certain or error.retry_after is not None
+    return True
 
 
 def fingerprint(message: Message) -> str:
@@ -298,25 +313,16 @@ class Outbox:
 
     def record(self, tx: Tx, shown: Shown) -> None:
         """Store that a message is shown, whether or not its row was there."""
-        tx.run(
-            "delivery_shown",
-            id=mint("d"),
-            tenant=self._tenant,
-            session=shown.session,
-            subject=shown.subject,
-            destination=self._now_at(shown.destination),
-            ref=self._anew.get(shown.ref, shown.ref),
-            shown=shown.shown,
-            now=self._now(),
-        )
-
-    async def waiting(self, limit: int = 100) -> list[Any]:
-        """Return the open rows that carry what they show: reminders, notices, cards."""
-        return list(
-            await self._store.read(
-                lambda tx: tx.all("deliveries_open", tenant=self._tenant, limit=limit)
-            )
-        )
+        drawn = {
+            "tenant": self._tenant,
+            "subject": shown.subject,
+            "destination": self._now_at(shown.destination),
+            "ref": self._anew.get(shown.ref, shown.ref),
+            "shown": shown.shown,
+            "now": self._now() if shown.at is None else shown.at,
+        }
+        if not tx.run("delivery_drawn", **drawn):
+            tx.run("delivery_shown", id=mint("d"), session=shown.session, **drawn)
 
 
 async def _within(seconds: float, asked: Awaitable[T]) -> T:

@@ -10,35 +10,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from functools import partial
-from pathlib import Path
 from types import TracebackType
 
-from bot.follower import Follower
-from bot.outbox import Shown, fingerprint
+from bot.follower import Follower, Gone, Posting
+from bot.offlog import OffLog
+from bot.outbox import FAILURES
 from bot.stage import Stage
-from bot.surfaces.base import Message, SurfaceError
-from engine import inbox, people
-from engine.canonical import loads
-from engine.errors import NodError
+from bot.surfaces.base import SurfaceError
 from engine.events import TRANSPORT, Bus, Event, Kind
-from engine.inbox import Prompt
-from engine.store.base import Row, Tx
+from engine.store.base import Row
 
 __all__ = ["Presenter"]
 
 #: Seconds after which an idle session is no longer followed, and between looks at the store.
 IDLE, SWEEP = 60.0, 30.0
-#: Sessions taken up at once after a start, rows at one look, messages on their way.
-RECOVER, LOOK, POSTING = 500, 100, 64
+#: Sessions taken up at once after a start.
+RECOVER = 500
 #: Seconds the next few hundred wait for the ones before.
 PATIENCE = 5.0
 #: Seconds before a failed post is tried again, doubled each time; tries before the next look.
 RETRY_FIRST, RETRY_MOST, TRIES = 1.0, 60.0, 6
 
 _log = logging.getLogger(__name__)
-
-_FAILURES = (SurfaceError, TimeoutError, NodError, OSError)
 
 
 class Presenter:
@@ -51,8 +44,9 @@ class Presenter:
         self._followers: dict[str, Follower] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._poked = asyncio.Event()
-        self._posting = asyncio.Semaphore(POSTING)
+        self._posting = Posting()
         self._started = stage.now()
+        self._offlog = OffLog(stage, self._started)
 
     async def __aenter__(self) -> Presenter:
         listening = asyncio.Event()
@@ -71,6 +65,7 @@ class Presenter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._offlog.close()
 
     def _own(self, work: Awaitable[None], name: str) -> None:
         task = asyncio.ensure_future(work)
@@ -82,11 +77,17 @@ class Presenter:
         self._poked.set()
 
     async def caught_up(self, session: str, seq: int) -> None:
-        """Wait until everything up to `seq` of the session's log was shown."""
+        """Wait until everything up to `seq` of the session's log was shown, or it is deleted."""
         while (follower := self._follow(session)).seen < seq:
             follower.handled.clear()
-            follower.wake.set()
+            follower.look()
             await follower.handled.wait()
+            if follower.seen < seq and not await self._is_there(session):
+                return
+
+    async def _is_there(self, session: str) -> bool:
+        row = await self._stage.store.read(lambda tx: tx.one("session_get", id=session))
+        return row is not None
 
     # -- the logs
 
@@ -139,7 +140,9 @@ class Presenter:
                     await follower.settle()
                     if not (follower.wake.is_set() or follower.at_work):
                         return
-            except _FAILURES as error:
+            except Gone:
+                return
+            except FAILURES as error:
                 failures += 1
                 _log.warning("showing %s failed: %s", follower.session, error)
                 follower.fall_back()
@@ -161,11 +164,9 @@ class Presenter:
             self._poked.clear()
             try:
                 await self._recover()
-                await self._show_prompts()
-                await self._redraw_prompts()
-                await self._show_rows()
-            except _FAILURES as error:
-                _log.warning("looking for what to show failed: %s", error)
+                await self._offlog.look()
+            except Exception:  # noqa: BLE001  # broad: the look is a task's border; the next one comes
+                _log.exception("looking for what to show failed")
             try:
                 async with asyncio.timeout(SWEEP):
                     await self._poked.wait()
@@ -178,7 +179,7 @@ class Presenter:
         while rows := await self._behind(after):
             found = [self._follow(row["id"]) for row in rows]
             for follower in found:
-                follower.wake.set()
+                follower.look()
             await self._settled(found)
             after = rows[-1]["id"]
 
@@ -199,90 +200,6 @@ class Presenter:
                 lambda tx: tx.all("sessions_unpresented", tenant=tenant, after=after, limit=RECOVER)
             )
         )
-
-    async def _show_prompts(self) -> None:
-        """Show the cards of prompts that no log tells of: access, grants, notices."""
-        for prompt, place in await self._stage.store.read(self._unshown):
-            message = self._stage.card([prompt], place, {})
-            doubt, subject = prompt.created_at < self._started, f"prompt:{prompt.id}"
-            taken = await self._try(prompt.session or "", subject, place, message, "", doubt)
-            if not taken and not prompt.session and place != self._stage.inbox:
-                # Where they read alone nothing may be taken any more: a workspace is lost.
-                inbox_card = self._stage.card([prompt], self._stage.inbox, {})
-                await self._try("", subject, self._stage.inbox, inbox_card, "", doubt)
-
-    def _unshown(self, tx: Tx) -> list[tuple[Prompt, str]]:
-        rows = tx.all("prompts_unshown", tenant=self._stage.tenant, limit=LOOK)
-        return [(prompt, self._home(tx, prompt)) for prompt in map(inbox.prompt_from, rows)]
-
-    def _home(self, tx: Tx, prompt: Prompt) -> str:
-        row = tx.one("session_get", id=prompt.session) if prompt.session else None
-        if row is not None:
-            return str(row["home"])
-        return self._stage.private(tx, people.CONSOLE) or self._stage.inbox
-
-    async def _redraw_prompts(self) -> None:
-        """Bring the cards of no session to their decided form, by whomever it was decided."""
-
-        def look(tx: Tx) -> tuple[list[Row], dict[str, str]]:
-            rows = list(tx.all("prompts_stale", tenant=self._stage.tenant, limit=LOOK))
-            return rows, self._stage.names(tx, [inbox.prompt_from(row) for row in rows])
-
-        rows, names = await self._stage.store.read(look)
-        for row in rows:
-            prompt, place = inbox.prompt_from(row), row["destination"]
-            message = self._stage.card([prompt], place, names)
-            if row["shown"] != fingerprint(message):
-                await self._try("", f"prompt:{prompt.id}", place, message, row["ref"], False)
-
-    async def _show_rows(self) -> None:
-        """Show delivery rows that carry what they show: reminders, cards handed over, charts."""
-        for row in await self._stage.outbox.waiting(LOOK):
-            payload = loads(row["payload"])
-            message = Message(text=str(payload.get("text", "")))
-            if "prompt" in payload:
-                asked = partial(self._stage.asked, ids=[payload["prompt"]])
-                prompts, names = await self._stage.store.read(asked)
-                message = self._stage.card(prompts, row["destination"], names)
-            doubt = row["created_at"] < self._started
-            file = self._stage.data / payload["file"] if "file" in payload else None
-            await self._try(
-                row["session_id"], row["subject"], row["destination"], message, "", doubt, file
-            )
-
-    async def _try(
-        self,
-        session: str,
-        subject: str,
-        place: str,
-        message: Message,
-        ref: str,
-        doubt: bool,
-        file: Path | None = None,
-    ) -> bool:
-        """Show it, or leave it to the next look; False: the place surely takes nothing."""
-        outbox = self._stage.outbox
-        try:
-            if ref:
-                await outbox.update(place, ref, message)
-            elif file is not None and await asyncio.to_thread(file.exists):
-                ref = await outbox.upload(place, [file], message, subject, doubt=doubt)
-            else:
-                ref = await outbox.show(place, message, subject, doubt=doubt)
-        except _FAILURES as error:
-            _log.warning("showing %s in %s failed: %s", subject, place, error)
-            if isinstance(error, SurfaceError):
-                return not error.certain or error.retry_after is not None
-            return True
-        shown = Shown(
-            session=session,
-            subject=subject,
-            destination=place,
-            ref=ref,
-            shown=fingerprint(message),
-        )
-        await self._stage.store.write(lambda tx: outbox.record(tx, shown))
-        return True
 
 
 def _pause(error: BaseException, failures: int) -> float:

@@ -69,7 +69,9 @@ class Acme:
 
     async def told(self) -> list[tuple[str, str]]:
         """Return (place, text) of what is to be shown."""
-        rows = await self.store.read(lambda tx: tx.all("deliveries_open", tenant="local", limit=99))
+        rows = await self.store.read(
+            lambda tx: tx.all("deliveries_open", tenant="local", after_at=0.0, after="", limit=99)
+        )
         return [(row["destination"], row["payload"]) for row in rows]
 
 

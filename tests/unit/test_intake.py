@@ -610,7 +610,7 @@ async def test_a_file_name_stays_in_its_folder(chat: Chat, name: str) -> None:
 async def test_a_file_over_the_limit_is_told(chat: Chat, size: int) -> None:
     file = replace(attached("big.bin", b"x" * 2_000), bytes=size)
     receipt = await chat.take(said("look", files=(file,)))
-    rows = await chat.rows("deliveries_open", tenant="local", limit=9)
+    rows = await chat.rows("deliveries_open", tenant="local", after_at=0.0, after="", limit=9)
     told = receipt.text if size else rows[0]["payload"]  # known late, it is said in the thread
     assert (receipt.status, "over the limit" in told) == ("accepted", True)
     folder = sessions.files_of(chat.data, str(receipt.session)) / "in"
@@ -623,7 +623,7 @@ async def test_a_file_that_holds_a_key_is_not_kept(chat: Chat) -> None:
     receipt = await chat.take(said("look", files=files))
     folder = sessions.files_of(chat.data, str(receipt.session)) / "in"
     assert [file.name for file in folder.iterdir()] == ["a.bin"]  # no text: it is not looked into
-    rows = await chat.rows("deliveries_open", tenant="local", limit=9)
+    rows = await chat.rows("deliveries_open", tenant="local", after_at=0.0, after="", limit=9)
     assert "env was not taken: It holds a GitHub token." in rows[0]["payload"]
     assert not any((chat.data / "spool").iterdir())
 

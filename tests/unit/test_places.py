@@ -258,7 +258,9 @@ async def test_a_card_that_waits_is_to_be_shown_anew_and_nothing_left_behind_is_
     await Places(store, "local").moved(MOVE)
 
     rows = {row["id"]: row for row in await table(store, "deliveries")}
-    waiting = await store.read(lambda tx: tx.all("deliveries_open", tenant="local", limit=9))
+    waiting = await store.read(
+        lambda tx: tx.all("deliveries_open", tenant="local", after_at=0.0, after="", limit=9)
+    )
     assert [loads(row["payload"]) for row in waiting] == [{"prompt": "p0"}, {"prompt": "p2"}]
     assert {row["destination"] for row in waiting} == {f"{NEW}/m5"}
     assert [rows[each]["ref"] for each in ("d0", "d1", "d2")] == [None, None, None]

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bot import cards
-from bot.follower import Follower
+from bot import cards, keeping
+from bot.follower import Follower, Posting
 from bot.surfaces.base import Author, Message, Pressed, Said, SurfaceError
 from engine import sessions
 from engine.errors import ToolError
@@ -25,7 +25,7 @@ from engine.store.opening import open_store
 from engine.tools.base import LookUp, Risk
 from engine.turn.journal import Batch, commit, take
 from engine.turn.state import Limits
-from tests.fakes.chat import ANA, Chat, chatting
+from tests.fakes.chat import ANA, OWNER, Chat, chatting
 from tests.fakes.scripted import ScriptedModel, call, calls
 from tests.fakes.surface import MemorySurface
 from tests.fakes.world import HOME, probe
@@ -458,6 +458,31 @@ async def test_facts_the_bus_dropped_are_read_from_the_log(quiet: Chat) -> None:
     assert texts(quiet.data) == [str(n) for n in range(450)]
 
 
+async def test_what_the_bus_lost_at_the_end_is_found_by_the_next_look(quiet: Chat) -> None:
+    session = await quiet.world.open()
+    await write_facts(quiet, session, (Kind.NOTICE, {"text": "heard"}))
+    quiet.world.engine.bus.publish(
+        Event(session=session, kind=Kind.NOTICE, seq=1, turn=1, body={"text": "heard"})
+    )
+    await quiet.presenter.caught_up(session, 1)
+    await write_facts(quiet, session, (Kind.NOTICE, {"text": "lost on the bus"}))
+    quiet.presenter.poke()
+    async with asyncio.timeout(5):
+        while texts(quiet.data) != ["heard", "lost on the bus"]:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["before-it-was-followed", "while-followed"])
+async def test_who_waits_for_a_deleted_session_waits_no_longer(quiet: Chat, known: bool) -> None:
+    session = await quiet.world.open()
+    await write_facts(quiet, session, (Kind.NOTICE, {"text": "one"}))
+    if known:
+        await quiet.presenter.caught_up(session, 1)
+    assert await keeping.delete(quiet.store, quiet.data, session, OWNER.id, 1000.0)
+    async with asyncio.timeout(5):
+        await quiet.presenter.caught_up(session, 9)
+
+
 # -- streaming
 
 
@@ -485,7 +510,7 @@ async def test_a_piece_that_comes_before_the_home_is_known_is_not_lost(
     model = ScriptedModel()
     async with chatting(sqlite_store, tmp_path, model, surfaces=[surface], at_work=False) as chat:
         session = await chat.world.open("memory:x")
-        follower = Follower(session, chat.stage, asyncio.Semaphore(1), 0.0)
+        follower = Follower(session, chat.stage, Posting(), 0.0)
         for seq, text in enumerate(["Good ", "morning"]):
             follower.hear_delta(
                 Event(
@@ -568,7 +593,9 @@ async def test_a_reminder_is_posted_once(quiet: Chat) -> None:
     for _ in range(2):
         quiet.presenter.poke()
         async with asyncio.timeout(5):
-            while await quiet.rows("deliveries_open", tenant="local", limit=9):
+            while await quiet.rows(
+                "deliveries_open", tenant="local", after_at=0.0, after="", limit=9
+            ):
                 await asyncio.sleep(0.01)
     assert texts(quiet.data) == ["Still waiting."]
 

@@ -352,7 +352,7 @@ async def test_a_file_that_cannot_be_fetched_is_said_in_the_thread(chat: Chat) -
     ((_, content),) = await mail(chat, receipt.session)
     assert "[file in/b.txt" in content
     assert "[a.txt could not be fetched: the link has expired.]" in content
-    rows = await chat.rows("deliveries_open", tenant="local", limit=9)
+    rows = await chat.rows("deliveries_open", tenant="local", after_at=0.0, after="", limit=9)
     assert [(row["destination"], loads(row["payload"])["text"]) for row in rows] == [
         (THREAD, "a.txt could not be fetched: the link has expired.")
     ]
@@ -397,7 +397,7 @@ async def test_a_voice_note_is_text_marked_as_transcribed(
         ((_, content),) = await mail(chat, receipt.session)
         assert wanted in content
         assert "[file in/note.ogg, audio/ogg]" in content
-        rows = await chat.rows("deliveries_open", tenant="local", limit=9)
+        rows = await chat.rows("deliveries_open", tenant="local", after_at=0.0, after="", limit=9)
         assert len(rows) == (0 if words else 1)
 
 

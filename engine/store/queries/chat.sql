@@ -25,6 +25,11 @@ values (:id, :tenant, :session, 'show', :subject, :destination, 1, '{}', 'sent',
 on conflict (tenant_id, subject, destination, part) do update set
   status = 'sent', ref = excluded.ref, shown = excluded.shown, updated_at = excluded.updated_at
 
+-- A message that shows a subject is drawn anew, whichever of several it is.
+-- name: delivery_drawn
+update deliveries set status = 'sent', shown = :shown, updated_at = :now
+where tenant_id = :tenant and subject = :subject and destination = :destination and ref = :ref
+
 -- name: delivery_by_ref
 select subject from deliveries
 where tenant_id = :tenant and ref = :ref and subject like 'prompt:%' order by created_at, subject
@@ -46,7 +51,8 @@ where p.tenant_id = :tenant and p.status = 'pending' and p.kind in ('grant', 'ac
   and p.subject not like 'budget:%'
   and not exists (select 1 from deliveries d
                   where d.tenant_id = p.tenant_id and d.subject = 'prompt:' || p.id)
-order by p.created_at limit :limit
+  and (p.created_at, p.id) > (:after_at, :after)
+order by p.created_at, p.id limit :limit
 
 -- A further message that shows the same subject: its ref is all that is known of it.
 -- name: delivery_ref_add
@@ -68,11 +74,12 @@ order by p.created_at, p.id limit :limit
 
 -- Cards of no session, decided after they were last drawn.
 -- name: prompts_stale
-select p.*, d.destination, d.ref, d.shown from prompts p
+select p.id, p.resolved_at, d.id as delivery, d.destination, d.ref, d.shown from prompts p
 join deliveries d on d.tenant_id = p.tenant_id and d.subject = 'prompt:' || p.id
 where p.session_id is null and p.tenant_id = :tenant and p.status = 'resolved'
   and d.ref is not null and d.updated_at <= p.resolved_at
-order by p.resolved_at limit :limit
+  and (p.resolved_at, d.id) > (:after_at, :after)
+order by p.resolved_at, d.id limit :limit
 
 -- name: mail_of_event
 select * from mailbox where tenant_id = :tenant and event_key = :key

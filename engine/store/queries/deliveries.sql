@@ -24,6 +24,7 @@ where tenant_id = :tenant and subject = :subject and destination = :destination 
 -- name: deliveries_open
 select * from deliveries
 where tenant_id = :tenant and kind = 'show' and status = 'open' and payload <> '{}'
+  and (created_at, id) > (:after_at, :after)
 order by created_at, id limit :limit
 
 -- name: session_presented
