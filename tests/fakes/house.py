@@ -46,6 +46,11 @@ class House:
             **environ,
         }
 
+    @property
+    def pid(self) -> int | None:
+        """Which process it is; None: it does not run."""
+        return None if self._process is None else self._process.pid
+
     async def start(self) -> None:
         """Start `nod serve` and wait until it is at work."""
         self._process = await self._started("serve")
@@ -93,7 +98,15 @@ class House:
         finally:
             await store.close()
 
-    async def connect(self, connector: str, label: str, token: str) -> None:
+    async def connect(
+        self,
+        connector: str,
+        label: str,
+        token: str = "",
+        *,
+        refresh: str = "",
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
         """Connect an account of the owner, as its page would, while nothing is at work."""
         store = await open_store(f"sqlite:///{self.data / 'nod.db'}")
         try:
@@ -105,10 +118,17 @@ class House:
             )
         finally:
             await store.close()
+        held: dict[str, object] = {"kind": "key", **(fields or {})}
+        if fields is None:
+            held = {"kind": "oauth", "access": token, "refresh": refresh, "expires_at": None}
+            held["extra"] = {}
+        self.keep(secret_name(account.id), json.dumps(held))
+
+    def keep(self, name: str, value: str) -> None:
+        """Keep a secret, while nothing is at work."""
         if not (self.data / "vault.key").exists():
             make_key_file(self.data / "vault.key")
-        held = {"kind": "oauth", "access": token, "refresh": "", "expires_at": None, "extra": {}}
-        Secrets(self._environ, self.data).set(secret_name(account.id), json.dumps(held))
+        Secrets(self._environ, self.data).set(name, value)
 
     async def check(self) -> None:
         """Make sure that the audit is whole and that no secret was written down."""

@@ -5,7 +5,7 @@ What later parts add to each:
 1.  The surfaces of the chat platforms, each with its own identity check.
 2.  Votes of several people on one card, on platforms.
 3.  tests/fault kills real processes at every edge; connectors bring their own look-ups.
-4.  The vault and the OAuth tokens of connectors; platform tokens in the logs of their libraries.
+4.  test_canary.py: what opens apps and MCP servers; platform tokens in the logs of their libraries.
 5.  Redelivery by Slack, Telegram and Discord.
 6.  Unknown people on platforms, and the access card.
 7.  Memory and credentials of several people.
