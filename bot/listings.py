@@ -105,9 +105,12 @@ def schedule_lines(found: Sequence[Schedule]) -> Iterator[str]:
     """Yield a line for each schedule: id, time, zone, next time, how the last run went, title."""
     if not found:
         yield "There are no schedules."
-    for each in found:
-        cron = each.cron or "once"
-        line = f"{each.id}  {cron:<14} {each.zone:<14} {_coming(each)}  {_cut(each.title)}"
+    times = [
+        f"when {each.when.event}" if each.when.event else each.cron or "once" for each in found
+    ]
+    width = min(24, max(14, *map(len, times), 0))
+    for each, time in zip(found, times, strict=True):
+        line = f"{each.id}  {time:<{width}} {each.zone:<14} {_coming(each)}  {_cut(each.title)}"
         yield f"{line}  (last run: {each.outcome})" if each.outcome else line
 
 
@@ -141,6 +144,7 @@ def schedule_told(
     yield f"Without asking: {'; '.join(allowed) or 'reads, and writes in a folder of its own'}"
     yield from (f"{label}: {rule}" for label, rule in each.policy.told())
     yield f"Budget: {budget}"
+    yield f"Model: {each.model}"
     yield f"What to do: {each.instructions}"
     yield from fire_lines(runs, each.zone, link)
 

@@ -206,10 +206,12 @@ def _made(tx: Tx, context: Context, proposal: Proposal) -> str:
     folders = [Root(path=Path(path)) for path in proposal.read]
     thing = grants.of_schedule(made.id)
     grants.give_folders(tx, context.tenant, thing, folders, by=context.person.id, now=now)
-    where = made.report_to or "here"
-    when = f"{made.cron} ({made.zone})" if made.cron else str(made.when)
+    line = f" ({made.cron})" if made.cron and not made.when.event else ""
+    coming = proposals.coming(made.when, made.policy, now, 1) if made.cron else []
+    upcoming = f" Next: {coming[0]}." if coming else ""
     rules = f" Rules: {made.policy}." if str(made.policy) else ""
-    return f"Schedule {made.id}: {when}. Its runs report to {where}.{rules}"
+    where = made.report_to or made.home
+    return f"Schedule {made.id}: {made.when}{line}.{upcoming} It reports to {where}.{rules}"
 
 
 #: How an option of the exact form is said as a clause.
@@ -269,7 +271,7 @@ def _readable(context: Context, path: str) -> Path:
 
 async def _list(context: Context, rest: str) -> str:
     found = await context.store.read(lambda tx: schedules.listed(tx, context.tenant))
-    return "\n".join(listings.schedule_lines(found))
+    return "\n".join(listings.schedule_lines([each for each in found if _may(context, each)]))
 
 
 async def _show(context: Context, rest: str) -> str:
@@ -303,9 +305,13 @@ async def _history(context: Context, rest: str) -> str:
 def _own(tx: Tx, context: Context, start: str) -> Schedule:
     """Return the schedule, when the person may steer it."""
     found = schedules.find(tx, context.tenant, start.strip("`"))
-    if found.owner != context.person.id and context.person.role not in ("operator", "owner"):
+    if not _may(context, found):
         raise ScheduleError("This schedule belongs to somebody else.", "Ask them, or an owner.")
     return found
+
+
+def _may(context: Context, schedule: Schedule) -> bool:
+    return schedule.owner == context.person.id or context.person.role in ("operator", "owner")
 
 
 async def _run(context: Context, rest: str) -> str:

@@ -275,7 +275,9 @@ def listed(tx: Tx, tenant: str, by: Person, now: float) -> list[Standing]:
 def find(tx: Tx, tenant: str, start: str) -> Budget:
     """Return the one budget whose id begins with `start`; raises NodError otherwise."""
     prefix = start.strip("`").replace("%", "").replace("_", "")
-    rows = tx.all("budget_find", tenant=tenant, prefix=f"{prefix}%") if prefix else []
+    if not prefix:
+        raise NodError("Say which budget, by its id.", "List them with /budget.")
+    rows = tx.all("budget_find", tenant=tenant, prefix=f"{prefix}%")
     if len(rows) != 1:
         what = "More than one budget" if rows else "No budget"
         raise NodError(f"{what} has an id that begins with '{start}'.", "List them with /budget.")

@@ -237,21 +237,19 @@ def get(tx: Tx, schedule: str) -> Schedule:
     """Return the schedule; raises ScheduleError when there is none of that id."""
     row = tx.one("schedule_get", id=schedule)
     if row is None:
-        raise ScheduleError(
-            f"There is no schedule {schedule}.", "List them with `nod schedule list`."
-        )
+        raise ScheduleError(f"There is no schedule {schedule}.", "List them with /schedule list.")
     return schedule_from(row)
 
 
 def find(tx: Tx, tenant: str, start: str) -> Schedule:
     """Return the one schedule whose id begins with `start`; raises ScheduleError otherwise."""
-    prefix = start.replace("%", "").replace("_", "")
-    rows = tx.all("schedule_find", tenant=tenant, prefix=f"{prefix}%") if prefix else []
+    prefix, fix = start.replace("%", "").replace("_", ""), "List them with /schedule list."
+    if not prefix:
+        raise ScheduleError("Say which schedule, by its id.", fix)
+    rows = tx.all("schedule_find", tenant=tenant, prefix=f"{prefix}%")
     if len(rows) != 1:
         what = "More than one schedule" if rows else "No schedule"
-        raise ScheduleError(
-            f"{what} has an id that begins with '{start}'.", "List them with `nod schedule list`."
-        )
+        raise ScheduleError(f"{what} has an id that begins with '{start}'.", fix)
     return schedule_from(rows[0])
 
 

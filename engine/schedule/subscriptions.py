@@ -135,7 +135,9 @@ def get(tx: Tx, watch: str) -> Watch:
 
 def find(tx: Tx, tenant: str, start: str) -> Watch:
     """Return the one watch whose id begins with `start`; raises ScheduleError otherwise."""
-    found = [each for each in listed(tx, tenant) if start and each.id.startswith(start)]
+    if not start:
+        raise ScheduleError("Say which watch, by its id.", "List them with /watch list.")
+    found = [each for each in listed(tx, tenant) if each.id.startswith(start)]
     if len(found) != 1:
         what = "More than one watch" if found else "No watch"
         raise ScheduleError(

@@ -184,7 +184,9 @@ def waiting(tx: Tx, tenant: str) -> list[Wake]:
 def find(tx: Tx, tenant: str, start: str) -> Wake:
     """Return the one wake that waits whose id begins so; raises ScheduleError otherwise."""
     prefix = start.replace("%", "").replace("_", "")
-    rows = tx.all("wake_find", tenant=tenant, prefix=f"{prefix}%") if prefix else []
+    if not prefix:
+        raise ScheduleError("Say which wake, by its id.", "See /wakes.")
+    rows = tx.all("wake_find", tenant=tenant, prefix=f"{prefix}%")
     if len(rows) != 1:
         what = "More than one wake" if rows else "No wake"
         raise ScheduleError(f"{what} has an id that begins with '{start}'.", "See /wakes.")

@@ -142,7 +142,7 @@ async def test_a_schedule_is_found_by_the_start_of_its_id(store: Store) -> None:
     assert await store.read(lambda tx: schedules.find(tx, TENANT, schedule.id[:6])) == schedule
     assert await store.read(lambda tx: schedules.listed(tx, TENANT)) == [schedule]
     for start in ("", "%", "zzz"):
-        with pytest.raises(ScheduleError, match="nod schedule list"):
+        with pytest.raises(ScheduleError, match="/schedule list"):
             await store.read(lambda tx, start=start: schedules.find(tx, TENANT, start))
 
 

@@ -49,7 +49,7 @@ async def test_a_schedule_on_an_event_is_confirmed_listed_paused_and_resumed(cha
     await do(chat, f"approve {card.id}")
     [made] = await chat.store.read(lambda tx: schedules.listed(tx, "local"))
     assert (made.when.event, made.policy.overlap, made.next_at) == ("deploy-done", "queue", None)
-    assert "@event deploy-done" in await do(chat, "schedule list")
+    assert "when deploy-done" in await do(chat, "schedule list")
     assert "waits for it" in await do(chat, "schedule list")
     shown = await do(chat, f"schedule show {made.id}")
     assert "When: Whenever the event deploy-done comes\nNext: waits for it" in shown

@@ -240,6 +240,28 @@ async def test_the_rule_can_be_chosen_in_words(chat: Chat) -> None:
     assert len(await chat.store.read(lambda tx: rules.of_schedule(tx, schedule.id))) == 1
 
 
+async def test_a_member_is_shown_only_their_own(chat: Chat) -> None:
+    await made(chat)
+    assert "Brief us." not in await do(chat, "schedule list", role="member", by="bo")
+    assert "Brief us." in await do(chat, "schedule list", role="operator", by="cy")
+
+
+@pytest.mark.parametrize("verb", ["show", "history", "run", "pause", "resume", "remove"])
+async def test_which_schedule_has_to_be_said(chat: Chat, verb: str) -> None:
+    with pytest.raises(NodError, match="Say which schedule"):
+        await do(chat, f"schedule {verb}")
+
+
+async def test_one_that_is_added_from_a_script_says_when_in_words_and_where(chat: Chat) -> None:
+    told = await do(chat, 'schedule add "0 17 * * 5" "List it."')
+    assert "At 17:00, only on Friday (UTC) (0 17 * * 5)." in told
+    assert "Next: Fri 20 Jun 2025, 17:00. It reports to console:main." in told
+    told = await do(chat, 'schedule add "in 2 hours" "Look."')
+    assert ": Once, Mon 16 Jun 2025, 09:02 (UTC). It reports to console:main." in told
+    told = await do(chat, 'schedule add "when deploy-done" "Look."')
+    assert ": Whenever the event deploy-done comes. It reports to" in told
+
+
 async def test_it_is_shown_run_paused_resumed_and_removed(chat: Chat) -> None:
     schedule = await made(chat)
     assert "Brief us." in await do(chat, "schedule list")
