@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ async def test_each_message_that_shows_a_card_keeps_its_own_ref(
     refs = {row["ref"] for row in rows}
     for row in rows:
         shown = Shown(session="", subject=subject, destination=DM, ref=row["ref"], shown="x")
-        await chat.store.write(lambda tx, shown=shown: chat.outbox.record(tx, shown))
+        await chat.store.write(partial(chat.outbox.record, shown=shown))
     rows = await chat.rows("deliveries_of", tenant="local", subject=subject)
     assert len(refs) == 2
     assert {(row["ref"], row["shown"]) for row in rows} == {(ref, "x") for ref in refs}
