@@ -96,7 +96,7 @@ async def test_a_deadlock_is_run_again_and_both_finish(store: Any) -> None:
         store.write(lambda tx: crossed("t1", "t2", tx)),
         store.write(lambda tx: crossed("t2", "t1", tx)),
     )
-    assert len(runs) == 3
+    assert len(runs) >= 3  # once more at least: two that meet may meet again
 
 
 async def test_a_server_that_stays_away_is_told_after_the_patience(postgres_url: str) -> None:

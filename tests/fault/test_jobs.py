@@ -36,6 +36,7 @@ async def _woken(world: World, session: str) -> list[Event]:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.timeout(180)  # seconds; on Postgres the lease of the killed worker holds 30 of them
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("meanwhile", [True, False], ids=["ends-meanwhile", "ends-later"])
 async def test_a_killed_nod_neither_loses_nor_repeats_a_job_and_its_wake(
