@@ -21,15 +21,33 @@ from engine.tools.places import failure, locate, opened_folder
 if TYPE_CHECKING:
     from connectors.base import Connector, Ground
 
-__all__ = ["Api", "Paging", "Planned", "by_cursor", "by_link", "by_page", "was_saved"]
+__all__ = [
+    "APART",
+    "Api",
+    "Paging",
+    "Planned",
+    "by_cursor",
+    "by_link",
+    "by_page",
+    "sought",
+    "was_saved",
+    "when_started",
+]
 
 T = TypeVar("T")
 
 #: Items a paging may give at most, whatever is asked.
 MOST = 10_000
+#: Seconds by which a service's clock may differ from ours.
+APART = 120.0
 
-#: (the reply, the query that was asked) -> the next query, or a whole address; None: that was all.
-Paging = Callable[[Reply, Mapping[str, Any]], Mapping[str, Any] | str | None]
+#: Pages in a row that may hold nothing though the service names a next one: it leaves out what it
+#: finds and does not show (Google and Slack say that they do).
+EMPTY = 100
+
+#: (the reply, the query that was asked, how many items came) -> the next query, or a whole address;
+#: None: that was all.
+Paging = Callable[[Reply, Mapping[str, Any], int], Mapping[str, Any] | str | None]
 
 
 class Planned(Exception):
@@ -163,8 +181,8 @@ class Api:
         `items` is the key of the list in a page, dotted; empty: the page is the list.
         """
         asked: Mapping[str, Any] = dict(query or {})
-        given, url = 0, ""
-        while True:
+        given, empty, url = 0, 0, ""
+        while empty < EMPTY:
             request = await self._request("GET", url or path, asked, None, segments, (None, {}))
             reply = await self._sent(request)
             page = reply.json()
@@ -175,13 +193,15 @@ class Api:
                     return
                 given += 1
                 yield item
-            following = paging(reply, asked) if page else None
+            empty = 0 if page else empty + 1
+            following = paging(reply, asked, len(page or ()))
             if not following or given >= min(most, MOST):
                 return
             if isinstance(following, str):
                 url, asked, segments = self._same_place(following, reply), {}, {}
             else:
                 asked = following
+        raise Unreachable(f"{self.connector.title} gives page after page with nothing on it.")
 
     async def upload(self, url: str, data: bytes) -> None:
         """Put bytes where the service has just said, without credentials; nobody sees them yet.
@@ -347,10 +367,30 @@ async def was_saved(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outco
     return Outcome(found=LookUp.HAPPENED if there else LookUp.DID_NOT)
 
 
+async def when_started(api: Api, _arguments: Mapping[str, Any]) -> float:
+    """Tell the moment an act begins, in seconds since the epoch: a witness for its look-up."""
+    return api.ctx.now()
+
+
+async def sought(
+    items: AsyncIterator[Any], most: int, shown: Callable[[Any], Result | None]
+) -> Outcome:
+    """Look for an act among `items`: `shown` gives its result for the one that is it, else None.
+
+    When `most` items were looked through without it, it may be further on, and nobody can tell.
+    """
+    looked = 0
+    async for each in items:
+        looked += 1
+        if (result := shown(each)) is not None:
+            return Outcome(found=LookUp.HAPPENED, result=result)
+    return Outcome(found=LookUp.DID_NOT if looked < most else LookUp.CANNOT_TELL)
+
+
 # -- paging, as services do it
 
 
-def by_link(reply: Reply, _asked: Mapping[str, Any]) -> str | None:
+def by_link(reply: Reply, _asked: Mapping[str, Any], _came: int) -> str | None:
     """Follow the header Link with rel=next (RFC 8288)."""
     return reply.following or None
 
@@ -358,7 +398,7 @@ def by_link(reply: Reply, _asked: Mapping[str, Any]) -> str | None:
 def by_cursor(path: str, parameter: str) -> Paging:
     """Send what stands at `path` (dotted) of a page as `parameter` of the next."""
 
-    def following(reply: Reply, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def following(reply: Reply, asked: Mapping[str, Any], _came: int) -> Mapping[str, Any] | None:
         value: Any = reply.json()
         for part in path.split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -367,13 +407,15 @@ def by_cursor(path: str, parameter: str) -> Paging:
     return following
 
 
-def by_page(parameter: str, size: str, first: int = 1, step: int = 1) -> Paging:
-    """Count pages, or with `step` 0 items, up: `size` is the query's name for a page's length."""
+def by_page(parameter: str, first: int = 1, step: int = 1) -> Paging:
+    """Count pages, or with `step` 0 items, up to a page that holds nothing.
 
-    def following(reply: Reply, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        length = int(asked[size])
+    Items are counted as they came: a service may give fewer than it was asked for.
+    """
+
+    def following(_reply: Reply, asked: Mapping[str, Any], came: int) -> Mapping[str, Any] | None:
         now = int(asked.get(parameter, first))
-        return {**asked, parameter: now + (step or length)}
+        return {**asked, parameter: now + (step or came)} if came else None
 
     return following
 

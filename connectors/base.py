@@ -18,12 +18,23 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from connectors.accounts import Account
-from connectors.api import Api, Paging, by_cursor, by_link, by_page, was_saved
+from connectors.api import (
+    APART,
+    Api,
+    Paging,
+    by_cursor,
+    by_link,
+    by_page,
+    sought,
+    was_saved,
+    when_started,
+)
 from connectors.declaring import Declaration, Declared, made, understood
 from connectors.http import Http, Limits, Reply
 from engine.tools.base import Result, Risk, Tool
 
 __all__ = [
+    "APART",
     "Api",
     "Auth",
     "Connector",
@@ -41,7 +52,9 @@ __all__ = [
     "by_cursor",
     "by_link",
     "by_page",
+    "sought",
     "was_saved",
+    "when_started",
 ]
 
 

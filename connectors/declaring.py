@@ -94,7 +94,8 @@ Opened = Callable[..., Awaitable[Api]]
 def _hooked(hook: Callable[..., Awaitable[Any]], api: Opened) -> Callable[..., Awaitable[Any]]:
     async def hooked(ctx: ToolContext, arguments: Mapping[str, Any], *more: Any) -> Any:
         opened = await api(ctx, arguments, rehearsed=True)
-        return await hook(opened, _own(arguments), *more)
+        with understood(opened):
+            return await hook(opened, _own(arguments), *more)
 
     return hooked
 
@@ -115,7 +116,8 @@ def _previewed(
     async def shown(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         opened = await api(ctx, arguments, rehearsed=True)
         if preview is not None:
-            return await preview(opened, _own(arguments))
+            with understood(opened):
+                return await preview(opened, _own(arguments))
         try:
             with understood(opened):
                 await declared(opened, **_own(arguments))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import hashlib
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from connectors.base import Api, Result, Risk, by_link
+from connectors.base import APART, Api, Result, Risk, by_link, sought, when_started
 from connectors.github import CONNECTOR as github
 from connectors.github import repository
 from connectors.http import ServiceRefused
@@ -29,14 +30,25 @@ def _mark(api: Api) -> str:
     return f"<!-- nod {api.ctx.call} -->"
 
 
-async def _with_mark(api: Api, path: str, query: Mapping[str, Any], where: Any) -> Outcome:
-    """Look for the act's mark in the bodies of a list."""
+async def _with_mark(
+    api: Api, path: str, query: Mapping[str, Any], where: Any, until: float = 0.0
+) -> Outcome:
+    """Look for the act's mark in the bodies of a list, up to an item from before `until`."""
     asked = {**query, "per_page": PAGE}
-    async for each in api.pages(path, query=asked, paging=by_link, most=RECENT, **where):
-        if _mark(api) in (each.get("body") or ""):
-            done = api.result(_made(each), path)
-            return Outcome(found=LookUp.HAPPENED, result=done)
-    return Outcome(found=LookUp.DID_NOT)
+    items = api.pages(path, query=asked, paging=by_link, most=RECENT, **where)
+
+    def shown(item: Mapping[str, Any]) -> Result | None:
+        return api.result(_made(item), path) if _mark(api) in (item.get("body") or "") else None
+
+    return await sought(_not_before(items, until), RECENT, shown)
+
+
+async def _not_before(items: AsyncIterator[Any], until: float) -> AsyncIterator[Any]:
+    """Give items, the newest first, up to one that was made before `until`; 0: all."""
+    async for each in items:
+        if until and datetime.fromisoformat(each["created_at"]).timestamp() < until:
+            return
+        yield each
 
 
 def _made(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,13 +63,15 @@ def _thread(arguments: Mapping[str, Any]) -> list[str]:
     return [f"{arguments['repo']}#{arguments['number']}"]
 
 
-async def _issue_was_made(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
-    query = {"state": "all", "sort": "created", "direction": "desc"}
+async def _issue_was_made(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
     where = repository(arguments["repo"])
-    return await _with_mark(api, "/repos/{owner}/{name}/issues", query, where)
+    return await _with_mark(api, "/repos/{owner}/{name}/issues", _NEWEST, where, seen - APART)
 
 
-@github.tool(risk=Risk.EXTERNAL, target=_repo, look_up=_issue_was_made)
+_NEWEST = {"state": "all", "sort": "created", "direction": "desc"}
+
+
+@github.tool(risk=Risk.EXTERNAL, target=_repo, look_up=_issue_was_made, witness=when_started)
 async def create_issue(
     api: Api,
     repo: str,
@@ -81,15 +95,15 @@ async def create_issue(
     return api.result(_made(made), repo)
 
 
-async def _was_said(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
-    """Comments come oldest first: only those of the last day are gone through."""
-    day_before = datetime.fromtimestamp(api.ctx.now() - 86_400, UTC)
+async def _was_said(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    """Comments come oldest first: those from before the call are left out."""
+    before = datetime.fromtimestamp(seen - APART, UTC)
     where = {**repository(arguments["repo"]), "number": arguments["number"]}
     path = "/repos/{owner}/{name}/issues/{number}/comments"
-    return await _with_mark(api, path, {"since": f"{day_before:%Y-%m-%dT%H:%M:%SZ}"}, where)
+    return await _with_mark(api, path, {"since": f"{before:%Y-%m-%dT%H:%M:%SZ}"}, where)
 
 
-@github.tool(risk=Risk.EXTERNAL, target=_thread, look_up=_was_said)
+@github.tool(risk=Risk.EXTERNAL, target=_thread, look_up=_was_said, witness=when_started)
 async def comment(api: Api, repo: str, number: int, body: str) -> Result:
     """Comment on an issue or a pull request.
 
@@ -133,13 +147,12 @@ async def update_issue(
     return api.result(_made(changed), repo)
 
 
-async def _pull_was_made(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
-    query = {"state": "all", "sort": "created", "direction": "desc"}
+async def _pull_was_made(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
     where = repository(arguments["repo"])
-    return await _with_mark(api, "/repos/{owner}/{name}/pulls", query, where)
+    return await _with_mark(api, "/repos/{owner}/{name}/pulls", _NEWEST, where, seen - APART)
 
 
-@github.tool(risk=Risk.EXTERNAL, target=_repo, look_up=_pull_was_made)
+@github.tool(risk=Risk.EXTERNAL, target=_repo, look_up=_pull_was_made, witness=when_started)
 async def create_pull(
     api: Api, repo: str, title: str, head: str, base: str, body: str = "", draft: bool = False
 ) -> Result:
@@ -181,20 +194,36 @@ async def review_pull(api: Api, repo: str, number: int, event: str, body: str) -
     return api.result(_made(await api.send("POST", path, json=json, **where)), repo)
 
 
-async def _was_written(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
+async def _sha_before(api: Api, arguments: Mapping[str, Any]) -> str:
     held = await _held(api, arguments["repo"], arguments["path"], arguments["branch"])
-    same = held is not None and base64.b64decode(held["content"]) == arguments["text"].encode()
-    return Outcome(found=LookUp.HAPPENED if same else LookUp.DID_NOT)
+    return "" if held is None else str(held["sha"])
+
+
+async def _was_written(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    """Compare the file's id with that of our text; where it is neither, somebody else wrote."""
+    now = await _sha_before(api, arguments)
+    if now == _blob(arguments["text"]):
+        return Outcome(found=LookUp.HAPPENED)
+    return Outcome(found=LookUp.DID_NOT if now == seen else LookUp.CANNOT_TELL)
+
+
+def _blob(text: str) -> str:
+    """Return the id git gives a file of this text."""
+    data = text.encode()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 async def _held(api: Api, repo: str, path: str, branch: str) -> Any:
     where = {**repository(repo), "path": path.strip("/").split("/")}
     try:
-        return await api.get(_CONTENTS, query={"ref": branch}, **where)
+        held = await api.get(_CONTENTS, query={"ref": branch}, **where)
     except ServiceRefused as error:
         if error.status != 404:
             raise
         return None
+    if isinstance(held, list):
+        raise ToolError(f"{path} is a folder.", "Name a file.")
+    return held
 
 
 _CONTENTS = "/repos/{owner}/{name}/contents/{path}"
@@ -204,6 +233,7 @@ _CONTENTS = "/repos/{owner}/{name}/contents/{path}"
     risk=Risk.EXTERNAL,
     target=lambda arguments: [f"{arguments['repo']}@{arguments['branch']}"],
     look_up=_was_written,
+    witness=_sha_before,
 )
 async def write_file(
     api: Api, repo: str, path: str, text: str, message: str, branch: str

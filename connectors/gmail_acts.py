@@ -4,35 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from connectors import letters
-from connectors.base import Api, Result, Risk
+from connectors.base import APART, Api, Result, Risk, sought, when_started
 from connectors.gmail import CONNECTOR as gmail
 from connectors.gmail import heads_of, labels, outside, whole
 from connectors.google import following
 from connectors.http import ServiceRefused
-from engine.tools.base import LookUp, Outcome
+from engine.tools.base import Outcome
 from engine.tools.places import locate
 
 __all__: list[str] = []
 
 #: Sent messages a look-up goes through.
-RECENT = 50
+RECENT = 200
 
 
-async def _was_sent(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
-    """Look for the call's own header among what was sent last."""
+async def _was_sent(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    """Look for the call's own header among what was sent since."""
+
+    def shown(sent: Mapping[str, Any]) -> Result | None:
+        ours = api.ctx.call in heads_of(sent).values()
+        return api.result({"id": sent["id"], "thread": sent["threadId"]}) if ours else None
+
+    return await sought(_sent_since(api, float(seen) - APART), RECENT, shown)
+
+
+async def _sent_since(api: Api, moment: float) -> AsyncIterator[Mapping[str, Any]]:
+    """Give what was sent, the newest first, up to a message from before the moment."""
     asked = {"labelIds": "SENT", "maxResults": RECENT}
-    async for each in api.pages(
-        "/messages", query=asked, items="messages", paging=following, most=RECENT
-    ):
+    listed = api.pages("/messages", query=asked, items="messages", paging=following, most=RECENT)
+    async for each in listed:
         found = await outside(api, each["id"], [letters.CALL_HEADER])
-        if api.ctx.call in heads_of(found).values():
-            done = api.result({"id": found["id"], "thread": found["threadId"]})
-            return Outcome(found=LookUp.HAPPENED, result=done)
-    return Outcome(found=LookUp.DID_NOT)
+        if int(found["internalDate"]) / 1_000 < moment:
+            return
+        yield found
 
 
 async def _letter(api: Api, arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -63,6 +71,7 @@ async def _shown(api: Api, arguments: Mapping[str, Any]) -> str:
     paths={"files": "read"},
     preview=_shown,
     look_up=_was_sent,
+    witness=when_started,
 )
 async def send(
     api: Api,

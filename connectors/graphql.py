@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from connectors.base import Api
-from connectors.http import Reply, ServiceRefused, Unauthorized
+from connectors.http import Reply, ServiceRefused, Unauthorized, Unreachable
 
 __all__ = ["act", "ask", "fault", "pages"]
 
@@ -16,6 +16,8 @@ PAGE = 50
 #: Codes by which services say that they do not know us.
 _UNKNOWN = frozenset({"AUTHENTICATION_ERROR", "UNAUTHENTICATED"})
 _SLOWER = frozenset({"RATELIMITED", "RATE_LIMITED"})
+#: Codes by which they say that they broke on the way: an act may have been done.
+_BROKEN = frozenset({"INTERNAL_SERVER_ERROR", "INTERNAL_ERROR"})
 
 
 async def ask(api: Api, document: str, **variables: Any) -> Any:
@@ -61,6 +63,8 @@ def fault(reply: Reply) -> Exception | None:
     if codes & _UNKNOWN:
         return Unauthorized("The service does not take the credentials.")
     words = "; ".join(str(each.get("message", "")) for each in errors)[:500]
+    if codes & _BROKEN:
+        raise Unreachable(f"The service failed: {words}.", "Try again later.")
     if codes & _SLOWER:
         return ServiceRefused(429, f"The service asks to slow down: {words}.", "Try again later.")
     return ServiceRefused(200, f"The service refused it: {words}")

@@ -70,7 +70,7 @@ CONNECTOR = jira = Connector(
 PAGE = 100
 _FIELDS = ("summary", "status", "issuetype", "priority", "assignee", "reporter", "updated")
 _next: Paging = by_cursor("nextPageToken", "nextPageToken")
-_counted: Paging = by_page("startAt", "maxResults", first=0, step=0)
+_counted: Paging = by_page("startAt", first=0, step=0)
 
 
 @jira.check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from connectors.base import Api, Result, Risk, by_cursor, by_page
+from connectors.base import APART, Api, Result, Risk, by_cursor, by_page, sought, when_started
 from connectors.http import ServiceRefused
 from connectors.jira import CONNECTOR as jira
 from connectors.jira import adf
@@ -18,6 +18,8 @@ __all__: list[str] = []
 MARK = "nod"
 #: Issues and comments a look-up goes through.
 RECENT = 50
+#: Seconds after which a new issue is found by a search: it is not at once (docs: search, JQL).
+INDEXED = 12.0
 
 
 def _mark(api: Api) -> list[dict[str, Any]]:
@@ -32,18 +34,21 @@ def _issue(arguments: Mapping[str, Any]) -> list[str]:
     return [str(arguments["issue"])]
 
 
-async def _was_made(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
-    """Look through the issues this person has made in the project since yesterday."""
-    jql = 'project = "{}" AND reporter = currentUser() AND created >= -1d ORDER BY created DESC'
-    query = {"jql": jql.format(_quoted(arguments["project"])), "fields": "summary"}
+async def _was_made(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    """Look through the issues this person has made in the project since the call began."""
+    minutes = int((api.ctx.now() - seen + APART) / 60) + 1
+    jql = 'project = "{}" AND creator = currentUser() AND created >= -{}m ORDER BY created DESC'
+    query = {"jql": jql.format(_quoted(arguments["project"]), minutes), "fields": "summary"}
     following = by_cursor("nextPageToken", "nextPageToken")
     pages = api.pages("/search/jql", query=query, items="issues", paging=following, most=RECENT)
-    async for each in pages:
-        held = await _property(api, each["key"])
-        if held.get("call") == api.ctx.call:
-            done = api.result({"issue": each["key"]}, arguments["project"])
-            return Outcome(found=LookUp.HAPPENED, result=done)
-    return Outcome(found=LookUp.DID_NOT)
+
+    def shown(held: tuple[str, Mapping[str, Any]]) -> Result | None:
+        issue, mark = held
+        ours = mark.get("call") == api.ctx.call
+        return api.result({"issue": issue}, arguments["project"]) if ours else None
+
+    marked = ((each["key"], await _property(api, each["key"])) async for each in pages)
+    return await sought(marked, RECENT, shown)
 
 
 def _quoted(text: str) -> str:
@@ -61,7 +66,13 @@ async def _property(api: Api, issue: str) -> Mapping[str, Any]:
     return held
 
 
-@jira.tool(risk=Risk.EXTERNAL, target=_project, look_up=_was_made)
+@jira.tool(
+    risk=Risk.EXTERNAL,
+    target=_project,
+    look_up=_was_made,
+    witness=when_started,
+    settle=INDEXED,
+)
 async def create_issue(
     api: Api, project: str, title: str, description: str = "", type: str = "Task"
 ) -> Result:
@@ -83,19 +94,22 @@ async def create_issue(
 
 
 async def _was_said(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
-    query = {"orderBy": "-created", "maxResults": RECENT, "startAt": 0, "expand": "properties"}
+    """Look through the newest comments; only a list by their ids tells what marks them."""
     pages = api.pages(
         "/issue/{issue}/comment",
-        query=query,
+        query={"orderBy": "-created", "maxResults": RECENT, "startAt": 0},
         items="comments",
-        paging=by_page("startAt", "maxResults", first=0, step=0),
+        paging=by_page("startAt", first=0, step=0),
         most=RECENT,
         issue=arguments["issue"],
     )
-    async for each in pages:
+    ids = [int(each["id"]) async for each in pages]
+    query = {"expand": "properties"}
+    asked = await api.ask("POST", "/comment/list", query=query, json={"ids": ids}) if ids else None
+    for each in asked.json()["values"] if asked else ():
         if _mark(api)[0] in (each.get("properties") or ()):
             return Outcome(found=LookUp.HAPPENED, result=api.result({"comment": each["id"]}))
-    return Outcome(found=LookUp.DID_NOT)
+    return Outcome(found=LookUp.DID_NOT if len(ids) < RECENT else LookUp.CANNOT_TELL)
 
 
 @jira.tool(risk=Risk.EXTERNAL, target=_issue, look_up=_was_said)
@@ -139,12 +153,19 @@ async def _status(api: Api, issue: str) -> str:
     return str(found["fields"]["status"]["name"])
 
 
-async def _is_there(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
-    there = (await _status(api, arguments["issue"])).lower() == str(arguments["status"]).lower()
-    return Outcome(found=LookUp.HAPPENED if there else LookUp.DID_NOT)
+async def _status_before(api: Api, arguments: Mapping[str, Any]) -> str:
+    return await _status(api, arguments["issue"])
 
 
-@jira.tool(risk=Risk.EXTERNAL, target=_issue, look_up=_is_there)
+async def _is_there(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    """Compare the status with the one before; where it is neither, somebody else moved it."""
+    now = await _status(api, arguments["issue"])
+    if now.lower() == str(arguments["status"]).lower():
+        return Outcome(found=LookUp.HAPPENED)
+    return Outcome(found=LookUp.DID_NOT if now == seen else LookUp.CANNOT_TELL)
+
+
+@jira.tool(risk=Risk.EXTERNAL, target=_issue, look_up=_is_there, witness=_status_before)
 async def move(api: Api, issue: str, status: str) -> Result:
     """Move an issue on to another status.
 

@@ -8,14 +8,13 @@ and the asynchronous IMAP client there is has a licence that would bind ours. Al
 from __future__ import annotations
 
 import asyncio
-import datetime as dates
+import contextlib
 import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from connectors import letters
-from connectors.base import Api, Connector, Field, Identity, Key, Result, Risk, was_saved
+from connectors.base import Api, Connector, Field, Identity, Key, Result, Risk
 from connectors.http import ServiceRefused, Unreachable, check_public
 from engine.errors import NeedsConnection, ToolError
 
@@ -58,8 +57,8 @@ CONNECTOR = mail = Connector(
     ),
 )
 
-#: Seconds for one answer of a server; bytes of one message; messages of one search.
-PATIENCE, MESSAGE, MOST = 20.0, 40_000_000, 200
+#: Seconds for one answer of a server.
+PATIENCE = 20.0
 
 #: Threads that wait for IMAP servers, so that a slow one holds up nothing else.
 _threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="imap")
@@ -98,8 +97,14 @@ async def in_box(api: Api, work: Callable[[BaseMailBox], T]) -> T:
         check_public(host, options.get("hosts", ()))
         try:
             box = MailBox(host, port, timeout=PATIENCE, ssl_context=tls(options))
-            with box.login(fields["email"], fields["password"], initial_folder=None) as opened:
-                return work(opened)
+            try:
+                with box.login(fields["email"], fields["password"], initial_folder=None) as opened:
+                    return work(opened)
+            finally:
+                with contextlib.suppress(
+                    OSError
+                ):  # it is closed already, where the login went well
+                    box.client.shutdown()
         except MailboxLoginError:
             raise needs(api) from None
         except ImapToolsError as error:
@@ -134,154 +139,3 @@ async def folders(api: Api) -> Result:
     """List the folders of the mailbox."""
     found = await in_box(api, lambda box: [each.name for each in box.folder.list()])
     return api.result(found)
-
-
-@mail.tool(risk=Risk.READ)
-async def search(
-    api: Api,
-    words: str = "",
-    sender: str = "",
-    since: str = "",
-    unread: bool = False,
-    folder: str = "INBOX",
-    limit: int = 20,
-) -> Result:
-    """Search a folder, newest first.
-
-    Args:
-        words: Words that must be in the message.
-        sender: A part of the sender's address or name.
-        since: Only from this day on: 2026-03-01.
-        unread: Only what has not been read.
-        folder: From the list of folders.
-        limit: How many, at most 200.
-    """
-    hidden = letters.Hidden(api.options.get("never_show", ()))
-    wanted = _criteria(words, sender, since, unread)
-
-    def look(box: BaseMailBox) -> list[dict[str, Any]]:
-        from imap_tools import A
-
-        box.folder.set(folder, readonly=True)
-        query = A(**wanted) if wanted else "ALL"
-        found = box.fetch(
-            query,
-            charset="UTF-8",
-            limit=min(limit, MOST),
-            reverse=True,
-            mark_seen=False,
-            headers_only=True,
-            bulk=50,
-        )
-        return [
-            {
-                "id": each.uid,
-                "unread": "\\Seen" not in each.flags,
-                "bytes": each.size_rfc822,
-                **heads,
-            }
-            for each in found
-            if (heads := _heads(each.obj))
-        ]
-
-    found = await in_box(api, look)
-    shown = [each for each in found if not hidden.hides(each, [folder])]
-    left_out = len(found) - len(shown)
-    return api.result(shown, folder, shown={"hidden": left_out} if left_out else None)
-
-
-def _criteria(words: str, sender: str, since: str, unread: bool) -> dict[str, Any]:
-    wanted: dict[str, Any] = {}
-    if words:
-        wanted["text"] = words
-    if sender:
-        wanted["from_"] = sender
-    if unread:
-        wanted["seen"] = False
-    if since:
-        try:
-            wanted["date_gte"] = dates.date.fromisoformat(since)
-        except ValueError:
-            raise ToolError(f"'{since}' is no day.", "Write it as 2026-03-01.") from None
-    return wanted
-
-
-def _heads(message: Any) -> dict[str, str]:
-    read = letters.read(message.as_bytes())
-    return {name: read[name] for name in ("From", "To", "Cc", "Date", "Subject")}
-
-
-async def _whole(api: Api, message_id: str, folder: str) -> bytes:
-    """Return a message's bytes; one that is never shown is as one that is not there."""
-
-    def fetched(box: BaseMailBox) -> bytes | None:
-        from imap_tools import A
-
-        box.folder.set(folder, readonly=True)
-        query = A(uid=message_id)
-        (size,) = [m.size_rfc822 for m in box.fetch(query, headers_only=True)] or [0]
-        if size > MESSAGE:
-            raise ToolError(f"The message has {size:,} bytes, {MESSAGE:,} are the limit.")
-        found = list(box.fetch(query, mark_seen=False))
-        return found[0].obj.as_bytes() if found else None
-
-    if not message_id.isdigit():
-        raise ToolError(f"'{message_id[:40]}' is no message's id.", "Search to find it.")
-    data = await in_box(api, fetched)
-    hidden = letters.Hidden(api.options.get("never_show", ()))
-    if data is None or hidden.hides(letters.read(data), [folder]):
-        raise ServiceRefused(404, f"There is no message {message_id} in {folder}.")
-    return data
-
-
-@mail.tool(risk=Risk.READ)
-async def read(api: Api, message_id: str, folder: str = "INBOX") -> Result:
-    """Read a message: its text and the names of its attachments. It stays unread.
-
-    Args:
-        message_id: From a search.
-        folder: The folder it was found in.
-    """
-    letter = letters.read(await _whole(api, message_id, folder))
-    return api.result({"id": message_id, **letter}, letter["From"])
-
-
-@mail.tool(risk=Risk.WRITE_LOCAL, paths={"path": "write"}, look_up=was_saved)
-async def save_attachment(
-    api: Api, message_id: str, name: str, path: str, folder: str = "INBOX"
-) -> Result:
-    """Save an attachment as a new file.
-
-    Args:
-        message_id: From a search.
-        name: The attachment's name, as reading the message gives it.
-        path: Where to; relative paths start in the session's folder.
-        folder: The folder the message is in.
-    """
-    data = await _whole(api, message_id, folder)
-    return await api.save(path, letters.attachment(data, name))
-
-
-@mail.tool(
-    risk=Risk.EXTERNAL,
-    target=lambda arguments: [f"folder/{arguments['folder']}"],
-    idempotent=True,
-)
-async def mark(api: Api, message_id: str, as_read: bool, folder: str = "INBOX") -> Result:
-    """Mark a message as read or unread.
-
-    Args:
-        message_id: From a search.
-        as_read: Read, or unread.
-        folder: The folder it was found in.
-    """
-    await _whole(api, message_id, folder)
-    api.ctx.before_act()
-
-    def marked(box: BaseMailBox) -> None:
-        box.folder.set(folder)
-        box.flag(message_id, "\\Seen", as_read)
-
-    if not api.rehearsed:
-        await in_box(api, marked)
-    return api.result({"id": message_id, "read": as_read})

@@ -1,4 +1,4 @@
-"""Mail: sending by SMTP. A copy goes to the folder for sent mail, and by it a send is looked up."""
+"""Mail: marked, and sent by SMTP; by the copy among the sent mail a send is looked up."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from connectors.base import Api, Result, Risk
 from connectors.http import ServiceRefused, Unreachable, Unsure, check_public
 from connectors.mail import CONNECTOR as mail
 from connectors.mail import PATIENCE, at, in_box, needs, tls
+from connectors.mail_reads import whole
 from engine.errors import ToolError
 from engine.tools.base import LookUp, Outcome
 from engine.tools.places import locate
@@ -171,3 +172,35 @@ async def _copied(api: Api, letter: EmailMessage) -> str:
         return await in_box(api, kept)
     except ToolError:
         return ""
+
+
+async def _which(api: Api, arguments: Mapping[str, Any]) -> str:
+    """Show the message that would be marked."""
+    heads = letters.read(await whole(api, arguments["message_id"], arguments["folder"]))
+    what = "read" if arguments["as_read"] else "unread"
+    return f"Mark as {what}: {heads['Subject']}, from {heads['From']}, {heads['Date']}"
+
+
+@mail.tool(
+    risk=Risk.EXTERNAL,
+    target=lambda arguments: [f"folder/{arguments['folder']}"],
+    preview=_which,
+    idempotent=True,
+)
+async def mark(api: Api, message_id: str, as_read: bool, folder: str = "INBOX") -> Result:
+    """Mark a message as read or unread.
+
+    Args:
+        message_id: From a search.
+        as_read: Read, or unread.
+        folder: The folder it was found in.
+    """
+    await whole(api, message_id, folder)
+    api.ctx.before_act()
+
+    def marked(box: BaseMailBox) -> None:
+        box.folder.set(folder)
+        box.flag(message_id, "\\Seen", as_read)
+
+    await in_box(api, marked)
+    return api.result({"id": message_id, "read": as_read})

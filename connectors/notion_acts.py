@@ -6,44 +6,38 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from connectors.base import Api, Result, Risk
+from connectors.base import APART, Api, Result, Risk, by_cursor, sought, when_started
 from connectors.notion import CONNECTOR as notion
 from connectors.notion import blocks, children, plain
-from engine.tools.base import LookUp, Outcome
+from engine.tools.base import Outcome
 
 __all__: list[str] = []
 
-#: Blocks of a page that a look-up goes through.
+#: Blocks or comments of a page that a look-up goes through.
 RECENT = 1_000
-#: Seconds by which the clocks of two machines may differ.
-APART = 120.0
 
 
-def _since(api: Api, when: str, seen: Any) -> bool:
-    """Say whether Notion dates something not before the call's start; it dates by the minute."""
-    at = datetime.fromisoformat(when).astimezone(UTC).timestamp()
+def _since(each: Mapping[str, Any], seen: Any) -> bool:
+    """Say whether something was not made before the call's start; Notion dates by the minute."""
+    at = datetime.fromisoformat(each["created_time"]).astimezone(UTC).timestamp()
     return bool(at >= float(seen) - APART)
-
-
-async def _now(api: Api, _arguments: Mapping[str, Any]) -> float:
-    return api.ctx.now()
 
 
 async def _was_made(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
     """Look for a page of this title below its parent that is not older than the call."""
-    async for each in children(api, arguments["parent_id"], RECENT):
-        titled = (each.get("child_page") or {}).get("title") == arguments["title"]
-        if titled and _since(api, each["created_time"], seen):
-            done = api.result({"id": each["id"]})
-            return Outcome(found=LookUp.HAPPENED, result=done)
-    return Outcome(found=LookUp.DID_NOT)
+
+    def shown(block: Mapping[str, Any]) -> Result | None:
+        titled = (block.get("child_page") or {}).get("title") == arguments["title"]
+        return api.result({"id": block["id"]}) if titled and _since(block, seen) else None
+
+    return await sought(children(api, arguments["parent_id"], RECENT), RECENT, shown)
 
 
 @notion.tool(
     risk=Risk.EXTERNAL,
     target=lambda arguments: [str(arguments["parent_id"])],
     look_up=_was_made,
-    witness=_now,
+    witness=when_started,
 )
 async def create_page(api: Api, parent_id: str, title: str, text: str = "") -> Result:
     """Make a page below another one.
@@ -69,11 +63,13 @@ def _page(arguments: Mapping[str, Any]) -> list[str]:
 async def _was_added(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
     """Look whether the last paragraph stands on the page and is not older than the call."""
     last = [plain_of(each) for each in blocks(arguments["text"])][-1:]
-    async for each in children(api, arguments["page_id"], RECENT):
-        held = plain((each.get("paragraph") or {}).get("rich_text"))
-        if [held] == last and _since(api, each["created_time"], seen):
-            return Outcome(found=LookUp.HAPPENED)
-    return Outcome(found=LookUp.DID_NOT)
+
+    def shown(block: Mapping[str, Any]) -> Result | None:
+        ours = [plain((block.get("paragraph") or {}).get("rich_text"))] == last
+        done = {"added_to": arguments["page_id"]}
+        return api.result(done) if ours and _since(block, seen) else None
+
+    return await sought(children(api, arguments["page_id"], RECENT), RECENT, shown)
 
 
 def plain_of(block: Mapping[str, Any]) -> str:
@@ -81,7 +77,7 @@ def plain_of(block: Mapping[str, Any]) -> str:
     return "".join(each["text"]["content"] for each in block["paragraph"]["rich_text"])
 
 
-@notion.tool(risk=Risk.EXTERNAL, target=_page, look_up=_was_added, witness=_now)
+@notion.tool(risk=Risk.EXTERNAL, target=_page, look_up=_was_added, witness=when_started)
 async def add_text(api: Api, page_id: str, text: str) -> Result:
     """Add text at the end of a page.
 
@@ -95,16 +91,19 @@ async def add_text(api: Api, page_id: str, text: str) -> Result:
 
 
 async def _was_said(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    """Look through the comments, the oldest first: those that somebody resolved are not told."""
     query = {"block_id": arguments["page_id"], "page_size": 100}
-    found = (await api.get("/comments", query=query))["results"]
-    there = any(
-        plain(each["rich_text"]) == arguments["text"] and _since(api, each["created_time"], seen)
-        for each in found
-    )
-    return Outcome(found=LookUp.HAPPENED if there else LookUp.DID_NOT)
+    following = by_cursor("next_cursor", "start_cursor")
+    said = api.pages("/comments", query=query, items="results", paging=following, most=RECENT)
+
+    def shown(comment: Mapping[str, Any]) -> Result | None:
+        ours = plain(comment["rich_text"]) == arguments["text"]
+        return api.result({"comment": comment["id"]}) if ours and _since(comment, seen) else None
+
+    return await sought(said, RECENT, shown)
 
 
-@notion.tool(risk=Risk.EXTERNAL, target=_page, look_up=_was_said, witness=_now)
+@notion.tool(risk=Risk.EXTERNAL, target=_page, look_up=_was_said, witness=when_started)
 async def comment(api: Api, page_id: str, text: str) -> Result:
     """Comment on a page.
 

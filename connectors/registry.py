@@ -64,7 +64,7 @@ CONNECTORS: Mapping[str, Entry] = {
     ),
     "mail": Entry(
         module="connectors.mail",
-        more=("connectors.mail_acts",),
+        more=("connectors.mail_reads", "connectors.mail_acts"),
         title="Mail",
         about="search, read, mark and send mail of any provider",
     ),

@@ -22,7 +22,7 @@ from connectors.base import (
     Risk,
     by_cursor,
 )
-from connectors.http import ServiceRefused, Unauthorized
+from connectors.http import ServiceRefused, Unauthorized, Unreachable
 from engine.errors import ToolError
 
 __all__ = ["CONNECTOR", "channel_id", "said"]
@@ -31,6 +31,8 @@ __all__ = ["CONNECTOR", "channel_id", "said"]
 _UNKNOWN = frozenset(
     {"not_authed", "invalid_auth", "account_inactive", "token_revoked", "token_expired"}
 )
+#: What it says when it broke on the way: a part may have been done (docs: errors).
+_BROKEN = frozenset({"fatal_error", "internal_error", "service_unavailable"})
 
 
 def _fault(reply: Reply) -> Exception | None:
@@ -39,6 +41,8 @@ def _fault(reply: Reply) -> Exception | None:
     if not isinstance(answer, dict) or answer.get("ok"):
         return None
     why = str(answer.get("error", "it did not say why"))
+    if why in _BROKEN:
+        raise Unreachable(f"Slack failed ({why}).", "Try again later.")
     if why in _UNKNOWN:
         return Unauthorized(f"Slack does not take the token ({why}).")
     needed = f", it needs {answer['needed']}" if answer.get("needed") else ""

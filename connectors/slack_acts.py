@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from connectors.base import Api, Result, Risk, by_cursor
+from connectors.base import APART, Api, Result, Risk, by_cursor, sought, when_started
 from connectors.http import ServiceRefused
 from connectors.slack import CONNECTOR as slack
 from connectors.slack import channel_id
 from engine.errors import ToolError
-from engine.tools.base import LookUp, Outcome
+from engine.tools.base import Outcome
 from engine.tools.places import failure, locate, read_whole
 
 __all__: list[str] = []
 
-#: Characters of one message (docs: chat.postMessage), bytes of one file, messages of a look-up.
-TEXT, FILE, RECENT = 40_000, 50_000_000, 200
-#: Seconds before the call from which on a look-up reads: clocks differ.
-APART = 120.0
+#: Characters of one message (docs: chat.postMessage), bytes of one file.
+TEXT, FILE = 40_000, 50_000_000
+#: Messages of one page and of a look-up.
+PAGE, RECENT = 200, 1_000
 #: The type of the metadata that holds the id of the call (docs: message metadata).
 MARK = "nod_call"
 
@@ -31,25 +31,22 @@ def _place(arguments: Mapping[str, Any]) -> list[str]:
     return [f"{arguments['channel']}/{thread}" if thread else str(arguments["channel"])]
 
 
-async def _now(api: Api, _arguments: Mapping[str, Any]) -> float:
-    return api.ctx.now()
-
-
 async def _was_sent(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
     """Look for the call's metadata among what was said there since."""
     thread = arguments.get("thread") or ""
     method = "/conversations.replies" if thread else "/conversations.history"
     asked = {"channel": arguments["channel"], "ts": thread, "oldest": f"{float(seen) - APART:.6f}"}
-    asked |= {"include_all_metadata": "true", "limit": str(RECENT)}
+    asked |= {"include_all_metadata": "true", "limit": str(PAGE)}
     pages = api.pages(method, query=asked, items="messages", paging=_next, most=RECENT)
-    async for each in pages:
-        held = (each.get("metadata") or {}).get("event_payload") or {}
-        if held.get("call") == api.ctx.call:
-            return Outcome(found=LookUp.HAPPENED, result=api.result({"ts": each["ts"]}))
-    return Outcome(found=LookUp.DID_NOT)
+
+    def shown(message: Mapping[str, Any]) -> Result | None:
+        held = (message.get("metadata") or {}).get("event_payload") or {}
+        return api.result({"ts": message["ts"]}) if held.get("call") == api.ctx.call else None
+
+    return await sought(pages, RECENT, shown)
 
 
-@slack.tool(risk=Risk.EXTERNAL, target=_place, look_up=_was_sent, witness=_now)
+@slack.tool(risk=Risk.EXTERNAL, target=_place, look_up=_was_sent, witness=when_started)
 async def send(api: Api, channel: str, text: str, thread: str = "") -> Result:
     """Send a message as the person who connected Slack; Nod's own answers need no tool.
 

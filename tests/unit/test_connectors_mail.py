@@ -125,6 +125,11 @@ async def test_marking_as_read_waits_for_a_nod_and_can_be_done_twice(desk: Desk)
     message = await _id_of(desk, "All is well")
     tool = desk.tool("mail_mark")
     assert tool.risk is Risk.EXTERNAL and tool.idempotent
+    assert tool.preview is not None
+    marking = tool.check({"message_id": message, "as_read": True})
+    shown = await tool.preview(desk.ctx, marking)
+    assert "Mark as read: Report of März, from Bo" in shown
+    assert '"unread":true' in (await desk.call("mail_search", {"words": "All is well"})).text
     for _ in range(2):
         await desk.call("mail_mark", {"message_id": message, "as_read": True})
     assert '"unread":true' not in (await desk.call("mail_search", {"words": "All is well"})).text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
@@ -101,10 +102,12 @@ class Fake(Service):
 
     def routes(self) -> None:
         self._users()
+        self.begun = False
         self.issues = {1: self._item(1, "It crashes"), 2: self._item(2, "Fix the crash", pull=True)}
         self.comments = {1: [self._said("Here, too")], 2: []}
         self.reviews: dict[int, list[dict[str, Any]]] = {2: []}
         self.files = {"src/a b.py": b"retry = 3\n"}
+        self.begun = True  # what comes now is new
         on = self.on
         on("GET", "/user", self._user)
         on("GET", "/search/{what}", self._search)
@@ -142,6 +145,7 @@ class Fake(Service):
             "labels": [],
             "assignees": [],
             "comments": 1,
+            "created_at": _now() if self.begun else _WHEN,
             "updated_at": _WHEN,
             "html_url": f"https://github.com/acme/app/issues/{number}",
             "repository_url": "https://api.github.com/repos/acme/app",
@@ -154,7 +158,8 @@ class Fake(Service):
 
     def _said(self, body: str) -> dict[str, Any]:
         where = {"html_url": "https://github.com/acme/app/issues/1#c1"}
-        return {"body": body, "user": {"login": "cy"}, "created_at": _WHEN, **where}
+        at = _now() if self.begun else _WHEN
+        return {"body": body, "user": {"login": "cy"}, "created_at": at, **where}
 
     # -- reads
 
@@ -186,7 +191,9 @@ class Fake(Service):
         return self._number(request)
 
     async def _said_there(self, request: web.Request) -> Any:
-        return self._paged(request, self.comments[self._number(request)["number"]])
+        said = self.comments[self._number(request)["number"]]
+        since = request.query.get("since", "")  # of the last change, as the real one has it
+        return self._paged(request, [each for each in said if each["created_at"] >= since])
 
     async def _pulls(self, request: web.Request) -> Any:
         self._repo(request)
@@ -361,6 +368,10 @@ class Fake(Service):
             return items, {}
         following = request.url.update_query({"page": str(page + 1)})
         return items, {"Link": f'<{following}>; rel="next", <{following}>; rel="last"'}
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _sha(data: bytes) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
@@ -83,6 +84,7 @@ class Fake(Service):
     def put(self, id: str, letter: bytes, *labels: str) -> None:
         """Have a letter in the mailbox."""
         kept = {"id": id, "threadId": f"t-{id}", "labelIds": ["INBOX", "UNREAD", *labels]}
+        kept["internalDate"] = "1772438400000"
         self.mail[id] = {**kept, "letter": letter}
 
     async def _profile(self, request: web.Request) -> Any:
@@ -96,7 +98,7 @@ class Fake(Service):
         size, first = int(query.get("maxResults", 100)), int(query.get("pageToken", 0))
         if not 1 <= size <= 500:
             raise _bad("Invalid maxResults")
-        found = list(self.mail.values())
+        found = list(self.mail.values())[::-1]
         if label := query.get("labelIds"):
             found = [each for each in found if label in each["labelIds"]]
         if query.get("q") == "many":
@@ -115,7 +117,7 @@ class Fake(Service):
     async def _read(self, request: web.Request) -> Any:
         message = self._message(request)
         form = request.query.get("format", "full")
-        row = {name: message[name] for name in ("id", "threadId", "labelIds")}
+        row = {name: message[name] for name in ("id", "threadId", "labelIds", "internalDate")}
         if form == "raw":
             return {**row, "raw": base64.urlsafe_b64encode(message["letter"]).decode()}
         if form != "metadata":
@@ -162,7 +164,8 @@ class Fake(Service):
         read = message_from_bytes(letter, policy=default)
         if not (read["To"] or read["Cc"] or read["Bcc"]):
             raise _bad("Recipient address required")
-        return {"threadId": given.get("threadId", "t-new"), "letter": letter}
+        at = {"internalDate": str(int(time.time() * 1_000))}
+        return {"threadId": given.get("threadId", "t-new"), "letter": letter, **at}
 
     def _message(self, request: web.Request) -> dict[str, Any]:
         id = request.match_info["id"]

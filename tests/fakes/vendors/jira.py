@@ -81,6 +81,7 @@ class Fake(Service):
         on("PUT", "/issue/{key}", self._update)
         on("GET", "/issue/{key}/comment", self._comments)
         on("POST", "/issue/{key}/comment", self._comment)
+        on("POST", "/comment/list", self._by_ids)
         on("GET", "/issue/{key}/properties/{name}", self._property)
         on("GET", "/issue/{key}/transitions", self._transitions)
         on("POST", "/issue/{key}/transitions", self._move)
@@ -124,9 +125,18 @@ class Fake(Service):
             found = found[::-1]
         first, size = int(request.query.get("startAt", 0)), int(request.query["maxResults"])
         page = found[first : first + size]
-        if request.query.get("expand") != "properties":
-            page = [{k: v for k, v in each.items() if k != "properties"} for each in page]
+        page = [{k: v for k, v in each.items() if k != "properties"} for each in page]
         return {"startAt": first, "total": len(found), "comments": page}
+
+    async def _by_ids(self, request: web.Request) -> Any:
+        """Only this list can be asked for properties (docs: get comments by ids)."""
+        wanted = (await request.json())["ids"]
+        if not all(isinstance(each, int) for each in wanted) or len(wanted) > 1_000:
+            raise _bad("ids")
+        found = [c for said in self.comments.values() for c in said if int(c["id"]) in wanted]
+        if request.query.get("expand") != "properties":
+            found = [{k: v for k, v in each.items() if k != "properties"} for each in found]
+        return {"values": found, "isLast": True}
 
     async def _property(self, request: web.Request) -> Any:
         name, key = request.match_info["name"], self._issue(request)["key"]

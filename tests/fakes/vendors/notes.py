@@ -50,7 +50,7 @@ async def search(api: Api, query: str, limit: int = 20) -> Result:
         limit: How many, at most.
     """
     asked = {"q": query, "size": 100, "page": 1}
-    pages = api.pages("/notes", query=asked, paging=by_page("page", "size"), most=limit)
+    pages = api.pages("/notes", query=asked, paging=by_page("page"), most=limit)
     return api.result([note["text"] async for note in pages], query)
 
 

@@ -112,7 +112,8 @@ class Fake(Service):
 
     async def _comments(self, request: web.Request) -> Any:
         self._page(request.query["block_id"])
-        return {"object": "list", "results": self.comments, "has_more": False}
+        size, first = int(request.query.get("page_size", 100)), request.query.get("start_cursor")
+        return _cut(self.comments, size, first)
 
     async def _create(self, request: web.Request) -> Any:
         given = await self._body(request, {"parent", "properties", "children"})
