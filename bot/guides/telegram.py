@@ -53,9 +53,9 @@ async def _bot(settings: Settings, config: TelegramConfig, token: str) -> list[F
     """Return what there is to say of one token's bot."""
     from bot.doctor import Finding
     from bot.surfaces.base import SurfaceError
-    from bot.surfaces.telegram_line import Line
+    from bot.surfaces.telegram_line import Line, id_of
 
-    name = f"bot {token.partition(':')[0]}"
+    name = f"bot {id_of(token)}"
     line = Line(token, config.base_url)
     try:
         async with asyncio.timeout(TIMEOUT):
@@ -100,7 +100,8 @@ def _updates(settings: Settings, config: TelegramConfig, me: User, hook: Webhook
     port = address.port or 443 if address.scheme == "https" else 0
     if port not in PORTS:
         fix = f"Set web.url to an https address with one of the ports {', '.join(map(str, PORTS))}."
-        text = f"webhook, and {settings.web.url or 'no address'} is no address Telegram calls"
+        text = f"webhook, and Telegram does not call {settings.web.url}"
+        text = text if settings.web.url else "webhook, and web.url is not set"
         return Finding(name="updates", state="missing", text=text, fix=fix)
     expected = f"{settings.web.url}/telegram/{me.id}"
     if hook.url and hook.url != expected:

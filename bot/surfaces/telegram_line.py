@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
@@ -41,6 +42,7 @@ __all__ = [
     "Moved",
     "NoSuchMethod",
     "Refused",
+    "id_of",
 ]
 
 # The library asks in this way whether it may give durations as such; else it warns each time.
@@ -83,13 +85,21 @@ class Moved(Refused):
         self.chat = chat
 
 
+def id_of(token: str) -> str:
+    """Return a bot's id, the number before its token's colon; "?" for what is no such token.
+
+    No part of that is shown: it may be the key of something else.
+    """
+    found = re.match(r"(\d+):", token)
+    return found[1] if found else "?"
+
+
 class Line:
     """The Bot API for one token."""
 
     def __init__(self, token: str, base_url: str) -> None:
         self._token = token
-        #: The bot's id: what stands before the colon of its token.
-        self.id = token.partition(":")[0]
+        self.id = id_of(token)
         address = base_url.rstrip("/")
         self.bot = Bot(
             token,
@@ -150,6 +160,8 @@ class Line:
             return NoSuchMethod(what)
         if isinstance(error, InvalidToken):
             fix = "Get a new one from @BotFather and set TELEGRAM_BOT_TOKEN."
+            if self.id == "?":
+                return Refused("TELEGRAM_BOT_TOKEN holds no token: that is 123456:ABC-…", fix)
             return Refused(f"Telegram does not know the token of bot {self.id}.", fix)
         if isinstance(error, BadRequest | Forbidden):
             return Refused(what)

@@ -55,13 +55,19 @@ async def test_a_wrong_token_is_named_by_its_number_only(
     assert "bot 123" in found[0].text and "AAwrong" not in str(found)
 
 
+async def test_what_is_no_token_is_shown_nowhere(fake: FakeTelegram, tmp_path: Path) -> None:
+    (found,) = await findings(fake, tmp_path, token="xoxb-somebody-elses-secret")
+    assert found.state == "missing" and "holds no token" in found.text
+    assert "secret" not in str(found)
+
+
 @pytest.mark.parametrize(
     ("mode", "url", "hook", "state", "told"),
     [
         ("polling", "", "https://old.test/hook", "note", "old.test"),
-        ("webhook", "", "", "missing", "no address"),
-        ("webhook", "http://nod.test", "", "missing", "no address Telegram calls"),
-        ("webhook", "https://nod.test:9000", "", "missing", "no address Telegram calls"),
+        ("webhook", "", "", "missing", "web.url is not set"),
+        ("webhook", "http://nod.test", "", "missing", "does not call http://nod.test"),
+        ("webhook", "https://nod.test:9000", "", "missing", "does not call https://nod.test:9000"),
         ("webhook", "https://nod.test", "https://old.test/hook", "note", "old.test"),
         ("webhook", "https://nod.test", "", "ok", "https://nod.test/telegram/7000001"),
         ("webhook", "https://nod.test:8443", "", "ok", "webhook at"),
