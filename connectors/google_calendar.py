@@ -101,14 +101,14 @@ def _midnight(day: str, zone: str, now: float) -> datetime:
 
 
 def brief(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model is told of an event; of a cancelled one its id may be all there is."""
     kept = ("id", "summary", "location", "hangoutLink", "description", "status", "htmlLink")
     people = [
         {"who": each.get("email"), "says": each.get("responseStatus")}
         for each in event.get("attendees") or ()
     ]
     return {
-        "start": _moment(event["start"]),
-        "end": _moment(event["end"]),
+        **{name: _moment(event[name]) for name in ("start", "end") if name in event},
         **{name: event[name] for name in kept if event.get(name)},
         "attendees": people[:50],
     }

@@ -76,6 +76,8 @@ def _times(begin: str, end: str) -> dict[str, Any]:
 async def _all_of(api: Api, arguments: Mapping[str, Any]) -> str:
     """Show the event as it is, and what would become of it."""
     event = await api.get(_EVENT, calendar=arguments["calendar_id"], id=arguments["event_id"])
+    if event["status"] == "cancelled":
+        return "It was cancelled before."
     new = {n: v for n, v in arguments.items() if v and n not in ("calendar_id", "event_id")}
     shown = brief(event)
     people = ", ".join(str(each["who"]) for each in shown["attendees"]) or "nobody else"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -214,3 +215,25 @@ async def test_a_day_or_zone_that_is_none_is_told(
         await desk.connect()
         with pytest.raises(ToolError):
             await desk.call("google_calendar_events", {"day": "today", **wrong})
+
+
+async def test_of_a_cancelled_event_little_is_left_and_that_is_enough(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    """Its card says so, and an invitation that somebody took back meanwhile was made."""
+    async with (
+        google_calendar.Fake() as service,
+        opened("google_calendar", service, sqlite_store, tmp_path) as desk,
+    ):
+        await desk.connect()
+        made = {"title": "Lunch", "begin": "2026-03-02T12:00:00Z", "end": "2026-03-02T13:00:00Z"}
+        create, cancel = (
+            desk.tool(f"google_calendar_{name}_event") for name in ("create", "cancel")
+        )
+        told = await desk.call(create.name, made)
+        arguments = cancel.check({"event_id": json.loads(told.text)["id"]})
+        await desk.call(cancel.name, arguments)
+        assert cancel.preview is not None and create.look_up is not None
+        assert await cancel.preview(desk.ctx, arguments) == "It was cancelled before."
+        outcome = await create.look_up(desk.ctx, create.check(made), None)
+    assert outcome.found is LookUp.HAPPENED
