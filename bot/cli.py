@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterable
@@ -21,7 +20,9 @@ from bot.guides.slack import slack_app
 from bot.guides.telegram import telegram_app
 from bot.hook_shell import hook_app
 from bot.mcp_shell import mcp_app
+from bot.schedule_shell import jobs, schedule_app
 from bot.secret_commands import secrets_app
+from bot.shell import told
 from engine.errors import NodError
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 budget_app = typer.Typer(help="How much may be spent.", **_OPTIONS)
-schedule_app = typer.Typer(help="Work that begins by the clock.", **_OPTIONS)
 session_app = typer.Typer(help="Conversations, kept for good.", **_OPTIONS)
 audit_app = typer.Typer(help="What was asked, decided and done, and by whom.", **_OPTIONS)
 app.add_typer(budget_app, name="budget")
+app.command("jobs")(jobs)
 app.add_typer(schedule_app, name="schedule")
 app.add_typer(session_app, name="session")
 app.add_typer(audit_app, name="audit")
@@ -57,7 +58,6 @@ app.add_typer(discord_app, name="discord")
 app.add_typer(slack_app, name="slack")
 app.add_typer(telegram_app, name="telegram")
 
-ScheduleId = Annotated[str, typer.Argument(help="Its id; a beginning will do.")]
 Thread = Annotated[str, typer.Option("--thread", "-t", help="The console thread.")]
 
 
@@ -325,15 +325,6 @@ def demo(
 # -- commands, carried out by the process at work
 
 
-def _command(name: str, words: Iterable[str], thread: str) -> None:
-    """Carry a command out; `thread` is a console thread, or a whole thread_target."""
-    from bot import reach
-
-    target = thread if ":" in thread else f"console:{thread}"
-    said = _run(reach.command(_settings(), os.environ, name, shlex.join(words), target))
-    typer.echo(said)
-
-
 #: The surface an answer from the command line is on record with.
 _SHELL = "shell:nod"
 
@@ -353,12 +344,12 @@ def approve(
     if reason and not deny:
         raise typer.BadParameter("--reason goes with --deny.")
     if deny:
-        return _command("deny", [prompt, *([reason] if reason else [])], _SHELL)
+        return told("deny", [prompt, *([reason] if reason else [])], _SHELL)
     if edit:
-        return _command("edit", [prompt, edit], _SHELL)
+        return told("edit", [prompt, edit], _SHELL)
     if answer:
-        return _command("answer", [prompt, answer], _SHELL)
-    return _command("approve", [prompt, *(["always"] if always else [])], _SHELL)
+        return told("answer", [prompt, answer], _SHELL)
+    return told("approve", [prompt, *(["always"] if always else [])], _SHELL)
 
 
 @app.command()
@@ -376,7 +367,7 @@ def mode(
     thread: Thread = "main",
 ) -> None:
     """Show or set how much may be done without asking."""
-    _command("mode", [name] if name else [], thread)
+    told("mode", [name] if name else [], thread)
 
 
 @app.command()
@@ -384,43 +375,43 @@ def model(
     name: Annotated[str, typer.Argument(help="provider:model")] = "", thread: Thread = "main"
 ) -> None:
     """Show or set the model that answers in a thread."""
-    _command("model", [name] if name else [], thread)
+    told("model", [name] if name else [], thread)
 
 
 @app.command()
 def new(thread: Thread = "main") -> None:
     """Begin a new session in a thread."""
-    _command("new", [], thread)
+    told("new", [], thread)
 
 
 @app.command()
 def stop(thread: Thread = "main") -> None:
     """Stop the turn in a thread."""
-    _command("stop", [], thread)
+    told("stop", [], thread)
 
 
 @app.command()
 def retry(thread: Thread = "main") -> None:
     """Try again from the last message."""
-    _command("retry", [], thread)
+    told("retry", [], thread)
 
 
 @app.command()
 def pair() -> None:
     """Print a code; sent to Nod in a direct message, it makes its sender the owner there."""
-    _command("pair", [], "main")
+    told("pair", [], "main")
 
 
 @app.command()
 def undo(thread: Thread = "main") -> None:
     """Take back the last turn's file changes."""
-    _command("undo", [], thread)
+    told("undo", [], thread)
 
 
 @budget_app.command("list")
 def budget_list() -> None:
     """List budgets, and how each stands."""
-    _command("budget", ["list"], "main")
+    told("budget", ["list"], "main")
 
 
 @budget_app.command("set")
@@ -430,7 +421,7 @@ def budget_set(
     ],
 ) -> None:
     """Set a budget, or change it."""
-    _command("budget", ["set", *said.split()], "main")
+    told("budget", ["set", *said.split()], "main")
 
 
 @budget_app.command("remove")
@@ -438,93 +429,7 @@ def budget_remove(
     budget: Annotated[str, typer.Argument(help="Its id; a beginning will do.")],
 ) -> None:
     """Remove a budget."""
-    _command("budget", ["remove", budget], "main")
-
-
-@schedule_app.command("list")
-def schedule_list() -> None:
-    """List schedules."""
-    _command("schedule", ["list"], "main")
-
-
-@schedule_app.command("add")
-def schedule_add(
-    cron: Annotated[str, typer.Argument(help="'0 8 * * 1-5', 'every weekday at 8', 'in 2 hours'.")],
-    text: Annotated[str, typer.Argument(help="What each run is to do.")] = "",
-    prompt: Annotated[str, typer.Option(help="A prompt file, such as morning-briefing.")] = "",
-    fill: Annotated[list[str] | None, typer.Option("--set", help="Its blanks: name=value.")] = None,
-    title: Annotated[str, typer.Option(help="Its name.")] = "",
-    zone: Annotated[str, typer.Option(help="Time zone; else yours.")] = "",
-    report_to: Annotated[str, typer.Option(help="A thread_target to report to.")] = "",
-    read: Annotated[list[Path] | None, typer.Option(help="A folder or file runs may read.")] = None,
-    catch_up: Annotated[str, typer.Option(help="Missed runs: once, skip or all.")] = "",
-    overlap: Annotated[str, typer.Option(help="While one is at work: skip or queue.")] = "",
-    deadline: Annotated[str, typer.Option(help="Most time at work, such as 30m or 2h.")] = "",
-    retry: Annotated[str, typer.Option(help="Tries after an error, 0 to 5.")] = "",
-    quiet: Annotated[str, typer.Option(help="Hours when none begins: 22:00-07:00.")] = "",
-    thread: Thread = "main",
-) -> None:
-    """Add a schedule: work that begins by the clock, and asks as ever."""
-    if bool(text) == bool(prompt):
-        raise typer.BadParameter("Say what to do, or name a prompt file with --prompt.")
-    name, words = (title, text) if text else _filled(prompt, fill or [], report_to)
-    options = [("--title", title or name), ("--zone", zone), ("--report-to", report_to)]
-    options += [("--read", str(each.absolute())) for each in read or []]
-    options += [("--catch-up", catch_up), ("--overlap", overlap), ("--deadline", deadline)]
-    options += [("--retry", retry), ("--quiet", quiet)]
-    given = [word for option in options if option[1] for word in option]
-    _command("schedule", ["add", cron, *given, words], thread)
-
-
-def _filled(prompt: str, fill: list[str], report_to: str) -> tuple[str, str]:
-    """Return the title and text of a prompt file of the persona that is set, blanks filled."""
-    from personas.registry import Personas
-
-    settings = _settings()
-    found = Personas.load(settings.data / "personas").prompt(settings.persona, prompt)
-    values = {"report_to": report_to} if report_to else {}
-    for each in fill:
-        name, mark, value = each.partition("=")
-        if not mark or name not in found.takes:
-            raise typer.BadParameter(f"--set takes name=value for {', '.join(found.takes)}.")
-        values[name] = value
-    return found.title, found.fill(**values)
-
-
-@schedule_app.command("show")
-def schedule_show(schedule: ScheduleId) -> None:
-    """Show one: when it comes, what it does and may do, its last runs."""
-    _command("schedule", ["show", schedule], "main")
-
-
-@schedule_app.command("history")
-def schedule_history(schedule: ScheduleId) -> None:
-    """List its runs: outcome, how long, what it cost, and where."""
-    _command("schedule", ["history", schedule], "main")
-
-
-@schedule_app.command("run")
-def schedule_run(schedule: ScheduleId) -> None:
-    """Run it now; its times stay as they are."""
-    _command("schedule", ["run", schedule], "main")
-
-
-@schedule_app.command("pause")
-def schedule_pause(schedule: ScheduleId) -> None:
-    """Switch it off."""
-    _command("schedule", ["pause", schedule], "main")
-
-
-@schedule_app.command("resume")
-def schedule_resume(schedule: ScheduleId) -> None:
-    """Switch it on again, from now."""
-    _command("schedule", ["resume", schedule], "main")
-
-
-@schedule_app.command("remove")
-def schedule_remove(schedule: ScheduleId) -> None:
-    """Remove a schedule; what it did stays on record."""
-    _command("schedule", ["remove", schedule], "main")
+    told("budget", ["remove", budget], "main")
 
 
 # -- keeping
@@ -535,7 +440,7 @@ def session_delete(
     session: Annotated[str, typer.Argument(help="Its id; a beginning will do.")],
 ) -> None:
     """Delete a session with its files; audit and usage rows stay."""
-    _command("delete", [session], "main")
+    told("delete", [session], "main")
 
 
 @app.command()

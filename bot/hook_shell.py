@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shlex
 from typing import Annotated
 
 import typer
+
+from bot.shell import told
 
 __all__ = ["hook_app"]
 
@@ -18,18 +17,14 @@ hook_app = typer.Typer(
 )
 
 
-def _told(*words: str) -> None:
-    """Say what the process at work answers to the command."""
-    from bot import reach, settings
-
-    said = reach.command(settings.load(), os.environ, "hook", shlex.join(words), "shell:nod")
-    typer.echo(asyncio.run(said))
+#: The surface it is typed on: nobody else reads there.
+_SHELL = "shell:nod"
 
 
 @hook_app.command("list")
 def listed() -> None:
     """List them; no address is shown again."""
-    _told("list")
+    told("hook", ["list"], _SHELL)
 
 
 @hook_app.command("add")
@@ -38,10 +33,10 @@ def add(
     signed: Annotated[bool, typer.Option(help="Calls must be signed with a key.")] = False,
 ) -> None:
     """Make one, and show its address once."""
-    _told("add", name, *(["signed"] if signed else []))
+    told("hook", ["add", name, *(["signed"] if signed else [])], _SHELL)
 
 
 @hook_app.command("revoke")
 def revoke(hook: Annotated[str, typer.Argument(help="Its id, or its event.")]) -> None:
     """End one: its address answers no more."""
-    _told("revoke", hook)
+    told("hook", ["revoke", hook], _SHELL)

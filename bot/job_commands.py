@@ -23,7 +23,7 @@ async def _jobs(context: Context, given: list[str]) -> str:
         return await _everywhere(context)
     if not given:
         known = await context.store.read(lambda tx: jobs.listed(tx, _session(tx, context)))
-        lines = job_lines(known, context.house.now())
+        lines = job_lines(await _as_written(context, known), context.house.now())
         return "\n".join(lines) or "This thread's session has started no job."
     if len(given) == 2 and given[0] != "stop":
         raise NodError("/jobs was not understood.", "Write: /jobs, /jobs ID, or /jobs stop ID.")
@@ -39,9 +39,22 @@ async def _everywhere(context: Context) -> str:
     if context.person.role != "owner":
         raise NodError("/jobs all needs the role owner.", "Ask an owner.")
     running = await context.store.read(lambda tx: jobs.unfinished(tx, context.tenant))
+    running = await _as_written(context, running)
     lines = job_lines(running, context.house.now())
     told = [f"{line} in {job.session}" for line, job in zip(lines, running, strict=True)]
     return "\n".join(told) or "No job is running."
+
+
+async def _as_written(context: Context, known: list[Job]) -> list[Job]:
+    """Return the jobs as their own files tell, which know of an end first."""
+    data = context.house.data
+
+    def look() -> list[Job]:
+        return [
+            jobs.as_written(jobs.folder_of(data, each.session, each.id), each) for each in known
+        ]
+
+    return await asyncio.to_thread(look)
 
 
 def _session(tx: Tx, context: Context) -> str:

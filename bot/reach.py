@@ -22,7 +22,7 @@ __all__ = ["command"]
 #: What makes sense while nothing is at work: it is stored, and the next start goes on from it.
 ALONE = frozenset(
     {
-        *("approve", "deny", "answer", "edit", "schedule", "budget", "mode", "model"),
+        *("approve", "deny", "answer", "edit", "schedule", "budget", "jobs", "mode", "model"),
         *("new", "delete", "pair"),
     }
 )

@@ -14,7 +14,7 @@ from bot import listings, routing, unclear, zones
 from bot.answers import show_in
 from bot.commanding import Command, Context
 from bot.surfaces.links import link
-from engine import grants, people
+from engine import people
 from engine.errors import ScheduleError, Unclear
 from engine.schedule import fires, proposals, runs, schedules
 from engine.schedule.cron import zone_of
@@ -23,7 +23,6 @@ from engine.schedule.proposals import Proposal
 from engine.schedule.schedules import Schedule
 from engine.schedule.words import understand
 from engine.store.base import Tx
-from engine.tools.base import Root
 
 __all__ = ["SCHEDULE"]
 
@@ -159,7 +158,7 @@ async def _add(context: Context, rest: str) -> str:
     given = _words(rest)
     if len(given) < 2:
         raise ScheduleError("/schedule add was not understood.", f"Write: {_usage()}")
-    options, words = _options(given[1:])
+    options, words = _options(given[1:], *_MADE)
 
     def work(tx: Tx) -> str:
         zone = _one(options, "zone") or _zone(tx, context)
@@ -178,34 +177,44 @@ async def _add(context: Context, rest: str) -> str:
             report_to=_one(options, "report-to"),
             read=tuple(str(_readable(context, path)) for path in options["read"]),
         )
-        if context.surface == "console":
-            return _made(tx, context, proposal)
-        return _propose(tx, context, proposal)
+        return _exact(tx, context, proposal)
 
     said = await context.store.write(work)
     context.poke()  # it may be due before what the clock waits for
     return said
 
 
+async def _set(context: Context, rest: str) -> str:
+    """`set ID` with options and what to do: the exact form of `edit`; what is not said stays."""
+    given = _words(rest)
+    if len(given) < 2:
+        raise ScheduleError("/schedule set was not understood.", f"Write: {_usage()}")
+    options, words = _options(given[1:], "when", "title", "report-to")
+
+    def work(tx: Tx) -> str:
+        before = _own(tx, context, given[0])
+        place = _one(options, "report-to") or before.report_to
+        typed, task = _one(options, "when"), " ".join(words)
+        made = _changed(tx, context, before, typed, task, place)
+        policy = replace(made.policy, **_rules(options))
+        title = _one(options, "title") or made.title
+        return _exact(tx, context, replace(made, policy=policy, title=title))
+
+    said = await context.store.write(work)
+    context.poke()
+    return said
+
+
+def _exact(tx: Tx, context: Context, proposal: Proposal) -> str:
+    """Do at once what whoever runs the process asks for; ask on a card everywhere else."""
+    if context.surface != "console":
+        return _propose(tx, context, proposal)
+    return _made(tx, context, proposal)
+
+
 def _made(tx: Tx, context: Context, proposal: Proposal) -> str:
     now = context.house.now()
-    made = schedules.add(
-        tx,
-        tenant=proposal.tenant,
-        owner=proposal.owner,
-        title=proposal.named,
-        when=proposal.when,
-        instructions=proposal.instructions,
-        home=proposal.home,
-        report_to=proposal.report_to,
-        persona=proposal.persona,
-        model=proposal.model,
-        policy=proposal.policy,
-        now=now,
-    )
-    folders = [Root(path=Path(path)) for path in proposal.read]
-    thing = grants.of_schedule(made.id)
-    grants.give_folders(tx, context.tenant, thing, folders, by=context.person.id, now=now)
+    made = proposals.begin(tx, proposal, context.person, now)
     line = f" ({made.cron})" if made.cron and not made.when.event else ""
     coming = proposals.coming(made.when, made.policy, now, 1) if made.cron else []
     upcoming = f" Next: {coming[0]}." if coming else ""
@@ -213,6 +222,9 @@ def _made(tx: Tx, context: Context, proposal: Proposal) -> str:
     where = made.report_to or made.home
     return f"Schedule {made.id}: {made.when}{line}.{upcoming} It reports to {where}.{rules}"
 
+
+#: Options of a schedule that is made.
+_MADE = ("title", "zone", "report-to", "read")
 
 #: How an option of the exact form is said as a clause.
 _RULES = {
@@ -237,11 +249,9 @@ def _words(text: str) -> list[str]:
         return text.split()
 
 
-def _options(given: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Split `--name value` pairs off the front."""
-    options: dict[str, list[str]] = {
-        name: [] for name in ("title", "zone", "report-to", "read", *_RULES)
-    }
+def _options(given: list[str], *names: str) -> tuple[dict[str, list[str]], list[str]]:
+    """Split `--name value` pairs off the front; `names` are allowed, and those of rules."""
+    options: dict[str, list[str]] = {name: [] for name in (*names, *_RULES)}
     rest = list(given)
     while rest and rest[0].startswith("--"):
         name = rest.pop(0)[2:]
@@ -379,6 +389,7 @@ _ACTS: Mapping[str, Callable[[Context, str], Awaitable[str]]] = {
     "pause": _switch(False),
     "resume": _switch(True),
     "edit": _edit,
+    "set": _set,
     "remove": _remove,
     "delete": _remove,
 }
@@ -392,7 +403,8 @@ SCHEDULE = Command(
     name="schedule",
     usage="WHEN[, RULE …]: WHAT [to PLACE] | list | show ID | run ID | pause ID | resume ID "
     "| history ID | edit ID [WHEN][, RULE …][: WHAT] | remove ID "
-    '| add "WHEN" [--title T] [--zone Z] [--report-to TARGET] [--read PATH] [--RULE VALUE] WHAT',
+    '| add "WHEN" [--title T] [--zone Z] [--report-to TARGET] [--read PATH] [--RULE VALUE] WHAT '
+    '| set ID [--when "WHEN"] [--title T] [--report-to TARGET] [--RULE VALUE] [WHAT]',
     help="work at set times, for example: every weekday at 8: morning briefing to #standup",
     run=_schedule,
     most=None,

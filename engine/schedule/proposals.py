@@ -26,8 +26,8 @@ from engine.schedule.words import When, understand
 from engine.store.base import Tx
 from engine.tools.base import Risk, Root
 
-__all__ = ["ARGUMENTS", "TOOL", "Proposal", "budget", "changed", "coming", "confirm", "propose"]
-__all__ += ["read", "standing"]
+__all__ = ["ARGUMENTS", "TOOL", "Proposal", "begin", "budget", "changed", "coming", "confirm"]
+__all__ += ["propose", "read", "standing"]
 
 #: The tool whose arguments a proposal has; what the card's form is made from.
 TOOL = "propose_schedule"
@@ -136,9 +136,17 @@ def _payload(tx: Tx, proposal: Proposal, now: float) -> dict[str, Any]:
             "policy": schedules.fields_of(proposal.policy),
             "read": list(proposal.read),
             "changes": proposal.changes,
+            "before": _stamp(schedules.get(tx, proposal.changes)) if proposal.changes else "",
         },
         "options_allowed": ["approve", "edit", "deny"],
     }
+
+
+def _stamp(schedule: Schedule) -> str:
+    """Return what tells whether a person has changed it since."""
+    when = [schedule.cron, schedule.when.once, schedule.zone]
+    rest = [schedule.title, schedule.instructions, schedule.report_to, str(schedule.policy)]
+    return digest(dumps([*when, *rest]))[:16]
 
 
 def _facts(tx: Tx, proposal: Proposal, now: float) -> list[list[str]]:
@@ -198,29 +206,63 @@ def confirm(tx: Tx, prompt: Prompt, by: Person, now: float, *, ruled: bool) -> S
     """Make or change the schedule of a confirmed card, and return it.
 
     `ruled` keeps the standing rule the card offered: messages to where it reports need no asking,
-    as long as it does the same. Raises ScheduleError when it can no longer be, PromptError when
-    `by` may not make that rule.
+    as long as it does the same. Raises ScheduleError when it can no longer be, or was changed since
+    the card was shown, PromptError when `by` may not make that rule.
     """
     made, arguments = prompt.payload["schedule"], prompt.payload["arguments"]
-    task = {
-        "title": arguments["title"],
-        "when": When(zone=made["zone"], cron=made["cron"], once=made["once"]),
-        "instructions": arguments["instructions"],
-        "report_to": arguments["report_to"],
-        "policy": schedules.policy_from(made.get("policy") or schedules.fields_of(DEFAULT)),
-        "now": now,
-    }
-    if made["changes"]:
-        schedule = schedules.change(tx, made["changes"], **task)
-    else:
-        names = ("owner", "home", "persona", "model")
-        given = {name: made[name] for name in names}
-        schedule = schedules.add(tx, tenant=prompt.tenant, **given, **task)
-        folders = [Root(path=Path(path)) for path in made["read"]]
-        thing = grants.of_schedule(schedule.id)
-        grants.give_folders(tx, prompt.tenant, thing, folders, by=by.id, now=now)
+    if made["changes"] and made.get("before", "") not in (
+        "",
+        _stamp(schedules.get(tx, made["changes"])),
+    ):
+        raise ScheduleError("The schedule was changed after this card was shown.", "Edit it anew.")
+    proposal = Proposal(
+        tenant=prompt.tenant,
+        owner=made["owner"],
+        home=made["home"],
+        persona=made["persona"],
+        model=made["model"],
+        when=When(zone=made["zone"], cron=made["cron"], once=made["once"]),
+        said=arguments["when"],
+        policy=schedules.policy_from(made.get("policy") or schedules.fields_of(DEFAULT)),
+        instructions=arguments["instructions"],
+        title=arguments["title"],
+        report_to=arguments["report_to"],
+        read=tuple(made["read"]),
+        changes=made["changes"],
+    )
+    schedule = begin(tx, proposal, by, now)
     if ruled:
         _rule(tx, schedule, prompt.payload["taint"], now)
+    return schedule
+
+
+def begin(tx: Tx, proposal: Proposal, by: Person, now: float) -> Schedule:
+    """Make or change the schedule as proposed, and return it.
+
+    Raises ScheduleError or TargetError when it can no longer be.
+    """
+    task: dict[str, Any] = {
+        "title": proposal.named,
+        "when": proposal.when,
+        "instructions": proposal.instructions,
+        "report_to": proposal.report_to,
+        "policy": proposal.policy,
+        "now": now,
+    }
+    if proposal.changes:
+        return schedules.change(tx, proposal.changes, **task)
+    schedule = schedules.add(
+        tx,
+        tenant=proposal.tenant,
+        owner=proposal.owner,
+        home=proposal.home,
+        persona=proposal.persona,
+        model=proposal.model,
+        **task,
+    )
+    folders = [Root(path=Path(path)) for path in proposal.read]
+    thing = grants.of_schedule(schedule.id)
+    grants.give_folders(tx, proposal.tenant, thing, folders, by=by.id, now=now)
     return schedule
 
 

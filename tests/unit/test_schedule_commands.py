@@ -389,3 +389,34 @@ async def test_what_belongs_to_others_is_left_alone(chat: Chat, verb: str) -> No
         more = " every day at 9" if verb == "edit" else ""
         await do(chat, f"schedule {verb} {schedule.id}{more}", role="member", by="u7")
     assert await planned(chat) == [schedule]
+
+
+async def test_of_two_changes_asked_for_at_once_none_takes_back_the_other(chat: Chat) -> None:
+    schedule = await made(chat)
+    await do(chat, f"schedule edit {schedule.id} retry 2")
+    first = await card(chat)
+    await do(chat, f"schedule edit {schedule.id}: Brief them.")
+    waiting = await chat.store.read(lambda tx: inbox.pending(tx, "local"))
+    [second] = [each for each in waiting if each.id != first.id]
+    await do(chat, f"approve {first.id}")
+    with pytest.raises(NodError, match="changed after this card"):
+        await do(chat, f"approve {second.id}")
+    [kept] = await planned(chat)
+    assert (kept.policy.retries, kept.instructions) == (2, "Brief us.")
+    await do(chat, f"deny {second.id}")
+
+
+async def test_it_is_changed_from_a_script_and_what_is_not_said_stays(chat: Chat) -> None:
+    schedule = await made(chat, "schedule every weekday at 8, retry 2: Brief us.")
+    told = await do(chat, f"schedule set {schedule.id[:6]} --when 'every day at 9' --deadline 30m")
+    assert "At 09:00, every day" in told and "Rules: deadline 30 min, retry 2." in told
+    told = await do(chat, f"schedule set {schedule.id} --report-to slack:T1/C1 Brief them.")
+    [after] = await planned(chat)
+    assert (after.id, after.cron, after.policy.retries) == (schedule.id, "0 9 * * *", 2)
+    assert (after.instructions, after.report_to) == ("Brief them.", "slack:T1/C1")
+    assert after.title == "Brief us."
+    await do(chat, f"schedule set {schedule.id} --title Briefing", target="slack:T1/D1")
+    assert (await card(chat)).payload["title"] == "Change this schedule?"
+    for line, said in (("", "was not understood"), (" --zone UTC", "'--zone' was not understood")):
+        with pytest.raises(NodError, match=said):
+            await do(chat, f"schedule set {schedule.id}{line}")
