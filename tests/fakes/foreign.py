@@ -63,7 +63,10 @@ def _installed() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         npm = [_program("npm"), "install", "--no-audit", "--no-fund", "--ignore-scripts"]
         command = [*npm, "--prefix", str(folder), _SERVER]
-        subprocess.run(command, check=True, timeout=INSTALL, capture_output=True)
+        try:
+            subprocess.run(command, check=True, timeout=INSTALL, capture_output=True)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            missing(_SERVER)
     return started
 
 

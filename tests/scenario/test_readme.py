@@ -82,7 +82,7 @@ def test_every_subcommand_is_in_the_readme() -> None:
     "line",
     [
         "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/nod demo",
-        "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest -q",
+        "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest -q -n auto",
     ],
     ids=["demo", "tests"],
 )
