@@ -235,6 +235,9 @@ class Intake:
             text = await run(context, event.name, event.arguments)
         except NodError as error:
             return Receipt(status="refused", text=str(error))
+        except Exception:  # noqa: BLE001  # broad: a command is run once, so its failure is told
+            _log.exception("the command %s failed", event.name)
+            return Receipt(status="refused", text=_FAILED)
         return Receipt(status="commanded", text=text)
 
     async def _unmet(self, event: Commanded) -> Receipt:
@@ -522,6 +525,7 @@ class Intake:
 _STRANGER = "We have not met yet. I have asked my owner; I answer as soon as they say yes."
 _UNMET = "We have not met, so I take no commands from you."
 _CLOSED = "I am not set up here yet: my owner has to pair with me first."
+_FAILED = "Something went wrong with that, and the log says more. Try it again."
 _PAIRED = "We are paired: you are my owner here, and what needs your nod comes to this place."
 _NOT_YOURS = "We have not met, so this is not yours to answer."
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot import cards
+from bot import cards, intake
 from bot.commands import run
 from bot.surfaces.base import Attachment, Author, Commanded, Pressed, Said
 from engine import inbox, people, sessions
@@ -571,6 +571,23 @@ async def test_a_command_is_run_once(chat: Chat) -> None:
     assert (await chat.take(event)).status == "commanded"
     assert (await chat.take(event)).status == "duplicate"
     assert len(await chat.store.read(lambda tx: sessions.listed(tx, "local"))) == 2
+
+
+async def test_a_command_that_breaks_says_so_and_is_not_run_again(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries: list[str] = []
+
+    async def broken(*_: object) -> str:
+        tries.append("try")
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(intake, "run", broken)
+    event = Commanded(event="e1", target="console:main", person=ANA, name="new")
+    receipt = await chat.take(event)
+    assert (receipt.status, "went wrong" in receipt.text) == ("refused", True)
+    assert (await chat.take(event)).status == "duplicate"
+    assert (tries, "ZeroDivisionError" in caplog.text) == (["try"], True)
 
 
 # -- files
