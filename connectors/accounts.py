@@ -166,6 +166,8 @@ def _end_rules(tx: Tx, account: Account, people: Iterable[str], now: float) -> i
         for each in rules.list_rules(tx, account.tenant)
         if each.revoked_at is None
         and (each.principal in whose or (account.shared and each.principal != account.owner))
+        # Threads of a surface have targets of its name, too: slack:T1/C1 is one of send_message.
+        and each.rule.tool.startswith(f"{account.connector}_")
         and any(target.startswith(f"{account.connector}:") for target in each.rule.target)
     )
 

@@ -484,10 +484,26 @@ def check_public(host: str, own: Iterable[str] = ()) -> None:
         )
 
 
+#: Networks whose addresses stand for an IPv4 address, and how many bits lie behind it: mapped,
+#: compatible and translated (RFC 4291, 2765), NAT64 (RFC 6052), 6to4 (RFC 3056).
+_CARRYING = {
+    ipaddress.IPv6Network("::ffff:0:0/96"): 0,
+    ipaddress.IPv6Network("::/96"): 0,
+    ipaddress.IPv6Network("::ffff:0:0:0/96"): 0,
+    ipaddress.IPv6Network("64:ff9b::/96"): 0,
+    ipaddress.IPv6Network("2002::/16"): 80,
+}
+
+
 def _public(host: str) -> bool:
     address = ipaddress.ip_address(host.split("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.is_site_local:
+            return False
+        for network, behind in _CARRYING.items():
+            if address in network:
+                address = ipaddress.IPv4Address(int(address) >> behind & 0xFFFFFFFF)
+                break
     return address.is_global and not address.is_multicast
 
 

@@ -184,7 +184,8 @@ class Connectors:
         self._tenant = tenant
         self._options = options
         self._catalogue = catalogue
-        self._standing: Ground | None = None
+        #: By the connector whose address the owner has named; "" for all others.
+        self._standing: dict[str, Ground] = {}
         self._added: dict[str, Connector] = {}
         self._adding = asyncio.Lock()
 
@@ -198,8 +199,8 @@ class Connectors:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._standing is not None:
-            await self._standing.http.close()
+        for ground in self._standing.values():
+            await ground.http.close()
 
     async def add(self, name: str) -> Connector:
         """Put in the connector's tools if they are not yet, as when it has just been connected.
@@ -209,14 +210,14 @@ class Connectors:
         async with self._adding:
             if name not in self._added:
                 connector = await asyncio.to_thread(load, name, self._catalogue)
-                self._tools.replace(name, connector.tools(self._ground()))
+                self._tools.replace(name, connector.tools(self._ground(name)))
                 self._added[name] = connector
         return self._added[name]
 
     async def identity(self, account: Account) -> Identity:
         """Return whom the service takes the account for; raises ToolError or NeedsConnection."""
         connector = await self.add(account.connector)
-        return await connector.identity(self._ground(), account)
+        return await connector.identity(self._ground(account.connector), account)
 
     def hands(self, tx: Tx, session: Session) -> frozenset[str]:
         """Return the names of the tools that are not for the session: not connected, or muted."""
@@ -255,16 +256,22 @@ class Connectors:
             raise ToolError(f"No account '{label}' is connected.", f"Use one of: {labels}.")
         raise ToolError("Several accounts are connected.", f"Say in `account` which: {labels}.")
 
-    def _ground(self) -> Ground:
-        if self._standing is None:
+    def _ground(self, name: str) -> Ground:
+        """Return what the connector stands on.
+
+        The address that the owner has named for it may be private: for it alone. No other
+        connector, and no address that a model or a member chooses, leads there.
+        """
+        named = str(self._options.get(name, {}).get("base_url", ""))
+        ground = self._standing.get(name if named else "")
+        if ground is None:
             from connectors.base import Ground
             from connectors.http import Http
 
-            named = (str(each.get("base_url", "")) for each in self._options.values())
-            self._standing = Ground(
-                http=Http(allowed=tuple(filter(None, named))),
+            ground = self._standing[name if named else ""] = Ground(
+                http=Http(allowed=(named,) if named else ()),
                 credentials=self._credentials,
                 choose=self.choose,
                 options=self._options,
             )
-        return self._standing
+        return ground

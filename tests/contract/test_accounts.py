@@ -123,13 +123,13 @@ async def test_where_a_gate_holds(store: Store, tmp_path: Path, scope: str, off:
     assert await labels(store, session, "github") == ["ana"]
 
 
-def rule(tx: Tx, principal: str, target: str) -> None:
+def rule(tx: Tx, principal: str, target: str, tool: str = "github_comment") -> None:
     rules.make_rule(
         tx,
         tenant=TENANT,
         session=None,
         principal=principal,
-        tool="github_comment",
+        tool=tool,
         risk=Risk.EXTERNAL,
         target=[target],
         uses=9,
@@ -165,6 +165,20 @@ async def test_with_an_account_go_the_rules_on_its_service(store: Store, shared:
     kept = [("ana", "slack:T1/C1")] + ([] if shared else [("bo", "github:nod/nod#1")])
     assert sorted(await standing(store)) == kept
     assert await store.read(lambda tx: accounts.listed(tx, TENANT)) == []
+
+
+async def test_disconnecting_slack_leaves_the_rules_on_its_threads(store: Store) -> None:
+    """A thread's target begins as one of the connector does; the rule is another tool's."""
+    made = await connected(store, "Acme", name="slack")
+    slack = {"slack_send": "slack:C1/17.1", "send_message": "slack:T1/C1/17.1"}
+
+    def work(tx: Tx) -> int:
+        for tool, target in slack.items():
+            rule(tx, "ana", target, tool)
+        return accounts.disconnect(tx, made, by="ana", now=NOW)
+
+    assert await store.write(work) == 1
+    assert await standing(store) == [("ana", "slack:T1/C1/17.1")]
 
 
 @pytest.mark.parametrize("act", ["share", "disconnect"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ import stamina
 from aiohttp import web
 
 from connectors.http import Http, Limits, Request, ServiceRefused, Unsure
+from connectors.registry import Connectors
 from engine.errors import ToolError
+from engine.store.base import Store
+from tests.fakes.vendors import notes
+from tests.fakes.vendors.desk import CATALOGUE, opened
 from tests.fakes.vendors.service import Fault, Service
 
 NOW = 1_772_438_400.0
@@ -72,7 +77,8 @@ def _request(url: str, **given: Any) -> Request:
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1",
-     "192.168.1.1", "169.254.169.254", "[fd00::1]", "[fe80::1]", "2130706433", "0x7f.1"],
+     "192.168.1.1", "169.254.169.254", "[fd00::1]", "[fe80::1]", "2130706433", "0x7f.1",
+     "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fec0::1]"],
     ids=str,
 )  # fmt: skip
 async def test_a_private_address_is_not_asked(service: Echo, host: str) -> None:
@@ -104,6 +110,29 @@ async def test_the_owners_own_host_leads_nowhere_else(service: Echo, own: Http, 
         with pytest.raises(ServiceRefused, match="elsewhere"):
             await own.request(_request(f"{service.url}/moved", method=method, act=act))
         assert other.seen == []
+
+
+async def test_what_is_named_for_one_connector_is_open_to_it_alone(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    """A model that chooses addresses does not come into the owner's network by another's name."""
+    async with notes.Fake() as inside, opened("notes", inside, sqlite_store, tmp_path) as desk:
+        connectors = Connectors(
+            store=sqlite_store,
+            tools=desk.tools,
+            credentials=desk.credentials,
+            tenant="local",
+            options={"notes": {"base_url": inside.url}},
+            catalogue={name: CATALOGUE[name] for name in ("notes", "feeds")},
+        )
+        async with connectors:
+            await connectors.add("notes")
+            await desk.connect()
+            assert (await desk.call("notes_search", {"query": "tea"})).ok
+            inside.seen.clear()
+            with pytest.raises(ToolError, match="not a public address"):
+                await desk.call("feeds_read", {"url": f"{inside.url}/notes"})
+            assert inside.seen == []
 
 
 # -- how long it waits
