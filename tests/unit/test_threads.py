@@ -154,6 +154,23 @@ async def test_a_reply_to_one_of_nods_messages_goes_to_its_session(chat: Chat) -
     assert reply.session == first.session
 
 
+async def test_below_what_a_session_sent_elsewhere_people_talk_to_each_other(chat: Chat) -> None:
+    first = await chat.take(said("@Nod tell the others"))
+    elsewhere = "memory:T1/C2/5"
+    row: dict[str, Any] = {"id": "d1", "tenant": "local", "session": first.session, "kind": "act"}
+    row |= {"subject": "act:c1/1", "destination": elsewhere, "part": 1, "payload": "{}"}
+    row |= {"status": "sending", "attempted": NOW, "now": NOW}
+    await chat.store.write(lambda tx: tx.run("delivery_add", **row))
+    shown = {"ref": "m8", "shown": "", "now": NOW, "part": 1, "subject": "act:c1/1"}
+    await chat.store.write(
+        lambda tx: tx.run("delivery_sent", tenant="local", destination=elsewhere, **shown)
+    )
+    aside = said("I see", "e2", target=elsewhere, addressed=False, reply_to="m8")
+    assert (await chat.take(aside)).status == "ignored"
+    asked = await chat.take(said("@Nod why?", "e3", target=elsewhere, reply_to="m8"))
+    assert (asked.status, asked.session == first.session) == ("accepted", False)
+
+
 async def test_mention_and_message_of_one_post_are_one(chat: Chat) -> None:
     first = await chat.take(said("@Nod hello", "C1/100"))
     second = await chat.take(said("@Nod hello", "C1/100", addressed=False))

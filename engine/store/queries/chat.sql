@@ -113,10 +113,12 @@ limit 1
 -- name: prompts_waiting
 select count(*) as n from prompts where tenant_id = :tenant and status = 'pending'
 
--- The session whose message has this ref.
+-- The session that speaks in this message. What one sent to others is no conversation with it: who
+-- answers there would write to somebody else's session, and its answer would go elsewhere.
 -- name: session_of_ref
 select d.session_id from deliveries d join sessions s on s.id = d.session_id
-where d.tenant_id = :tenant and d.ref = :ref order by d.updated_at desc limit 1
+where d.tenant_id = :tenant and d.ref = :ref and (d.kind = 'show' or d.destination = s.home)
+order by d.updated_at desc limit 1
 
 -- name: session_before
 select id from sessions
