@@ -70,8 +70,9 @@ class Alarm:
             reminder came (status 'pending'), after their commit; must not wait. Also called, with
             none, when a digest was written.
         digest: writes the digest of a principal, if it is still due; None: there are none.
-        bus: heard for runs that begin and end here, so that a deadline, a further try and the run
-            that waits for another are known at once; without it, within the rescan.
+        bus: heard for runs that begin and turns that end here, so that a deadline, a further try,
+            and what waits for another run or session are known at once; without it, within the
+            rescan.
     """
 
     def __init__(
@@ -147,7 +148,8 @@ class Alarm:
             *(self._tell(principal) for principal in due.digests),
             *((self._prompts(now),) if due.prompts else ()),
         )
-        after = 0.0 if all(done) or due.full else now
+        # Where nothing could be dealt with, asking again at once would only spin.
+        after = 0.0 if all(done) or (due.full and any(done)) else now
         return await self._store.read(
             lambda tx: min(self._nearest(tx, after).values(), default=None)
         )
@@ -179,18 +181,13 @@ class Alarm:
             )
 
     async def _hear(self, bus: Bus) -> None:
-        """Ring when a run begins or ends: the clock may have something to do in it, or after it."""
-        runs: set[str] = set()
+        """Ring when a run begins or a turn ends: the clock may have to do something then."""
         with bus.subscribe() as subscription:
             while True:
                 event = await subscription.next()
-                if event.kind is Kind.TURN_START and event.body.get("cause") == "fire":
-                    runs.add(event.session)
-                elif event.kind is not Kind.TURN_END or event.session not in runs:
-                    continue
-                elif event.body["status"] != "parked":
-                    runs.discard(event.session)
-                self._rung.set()
+                began = event.kind is Kind.TURN_START and event.body.get("cause") == "fire"
+                if began or event.kind is Kind.TURN_END:
+                    self._rung.set()
 
     async def _bell(self) -> None:
         self._rung.set()

@@ -9,6 +9,7 @@ import pytest
 
 from engine import people
 from engine.errors import ScheduleError
+from engine.events import Bus, Event, Kind
 from engine.inbox import Person
 from engine.schedule import hooks, named, promises, schedules, subscriptions, wakes
 from engine.schedule.alarm import Alarm
@@ -149,6 +150,44 @@ async def test_one_that_cannot_be_handed_over_holds_no_other_and_stays_due(
     assert len(woken) == 1 and broken not in woken
     await alarm.ring()
     assert woken[-1] == broken
+
+
+async def test_when_nothing_can_be_handed_over_the_clock_does_not_spin(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        session = await a_session(store, tmp_path)
+        await store.write(lambda tx, s=session: wakes.add(tx, s, NOW + 1, "look", NOW))
+
+    def failing(tx: Tx, wake: str, now: float) -> str | None:
+        raise RuntimeError("a fault of each")
+
+    monkeypatch.setattr("engine.schedule.alarm.BATCH", 2)
+    monkeypatch.setattr("engine.schedule.alarm.wakes.wake", failing)
+    assert await an_alarm(store, Clock(NOW + 1), tmp_path, []).ring() is None  # the rescan's
+
+
+async def test_the_end_of_a_session_that_another_waits_for_is_heard_at_once(
+    store: Store, tmp_path: Path
+) -> None:
+    waited, other = await a_session(store, tmp_path), await a_session(store, tmp_path)
+    name, woken, bus = wakes.session_event(waited.id), asyncio.Queue[str](), Bus()
+    await store.write(lambda tx: wakes.add_on(tx, other, name, "go on", NOW))
+    await store.write(lambda tx: wakes.add(tx, other, NOW - 1, "look", NOW - 2))
+    alarm = Alarm(
+        store=store,
+        now=lambda: NOW,
+        tenant="local",
+        data=tmp_path,
+        on_wake=woken.put_nowait,
+        on_prompts=lambda prompts: None,
+        bus=bus,
+    )
+    async with alarm, asyncio.timeout(10):
+        assert await woken.get() == other.id  # it has looked, and would next in half a minute
+        await store.write(lambda tx: wakes.turn_ended(tx, waited, 1, "completed", NOW))
+        bus.publish(Event(session=waited.id, kind=Kind.TURN_END, body={"status": "completed"}))
+        assert await woken.get() == other.id
 
 
 # -- hooks
