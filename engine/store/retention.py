@@ -44,6 +44,8 @@ _LOOSE = (
     "retention_loose_votes",
     "retention_loose_prompts",
     "retention_loose_deliveries",
+    "retention_loose_fires",
+    "retention_loose_spendings",
 )
 
 _PAGE = 100  # sessions looked up at once

@@ -296,3 +296,42 @@ async def _session(store: Any, id: str, *, origin: str, updated_at: float) -> No
         )
 
     await store.write(opened)
+
+
+@pytest.mark.parametrize(
+    ("days", "status", "session", "stays"),
+    [
+        pytest.param(39, "skipped", None, False, id="old-and-never-begun"),
+        pytest.param(39, "failed", None, False, id="old-and-its-run-deleted"),
+        pytest.param(39, "completed", "s1", True, id="its-run-is-kept"),
+        pytest.param(39, "queued", None, True, id="still-waits"),
+        pytest.param(37, "skipped", None, True, id="a-digest-may-tell-of-it"),
+    ],
+)
+async def test_due_times_that_led_to_nothing_kept_go_too(
+    store: Any, days: int, status: str, session: str | None, stays: bool
+) -> None:
+    fire = {"id": "f1", "tenant": "t", "schedule": "c1", "due": 0.0, "now": NOW - days * DAY}
+    more = {"status": status, "cause": "schedule", "note": "", "event": ""}
+    await store.write(lambda tx: tx.run("fire_add", **fire, **more))
+    if session is not None:
+        store.queries["t_session"] = f"update fires set session_id = '{session}'"
+        await store.write(lambda tx: tx.run("t_session"))
+    await apply_retention(store, RetentionPolicy(person=30 * DAY), NOW, note)
+    assert (await store.read(lambda tx: tx.one("fire_get", id="f1")) is not None) == stays
+
+
+@pytest.mark.parametrize(
+    ("days", "kept"),
+    [pytest.param(71, False, id="past"), pytest.param(69, True, id="this-month-or-a-run")],
+)
+async def test_what_was_spent_in_periods_long_past_goes_too(
+    store: Any, days: int, kept: bool
+) -> None:
+    spent = {"calls": 1, "tokens": 1, "cost": 0.0, "unpriced": 0, "now": NOW - days * DAY}
+    await store.write(
+        lambda tx: tx.run("spending_add", tenant="t", budget="b1", period="2025-01", **spent)
+    )
+    await apply_retention(store, RetentionPolicy(person=30 * DAY), NOW, note)
+    row = await store.read(lambda tx: tx.one("spending_get", budget="b1", period="2025-01"))
+    assert (row is not None) == kept

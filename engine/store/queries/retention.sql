@@ -109,3 +109,13 @@ where session_id is null and kind = 'notice' and status = 'resolved' and resolve
 delete from deliveries
 where session_id = '' and status <> 'open' and updated_at < :before and not exists (
   select 1 from prompts p where p.status = 'pending' and deliveries.subject = 'prompt:' || p.id)
+
+-- Due times whose run is gone or never began; a digest looks eight days back.
+-- name: retention_loose_fires
+delete from fires
+where session_id is null and fired_at < :before - 8 * 86400
+  and status in ('skipped', 'superseded', 'completed', 'failed')
+
+-- The longest period of a budget is a month, and no run waits for longer.
+-- name: retention_loose_spendings
+delete from spendings where at < :before - 40 * 86400
