@@ -12,6 +12,7 @@ from typing import Any
 from tests.bench import (
     appends,
     crowd,
+    hands,
     later,
     loopback,
     mcp,
@@ -33,6 +34,7 @@ _SCENES: dict[str, ModuleType] = {
     "starting": starting,
     "later": later,
     "mcp": mcp,
+    "hands": hands,
     "appends": appends,
     "platforms": platforms,
     "rendering": rendering,
