@@ -320,6 +320,7 @@ class App:
             zone=settings.zone,
             settings=shown(settings, self.picked.model),
             doors=hooks,
+            tools=self._tools,
             connecting=connecting,
             mcp=self._mcp,
         )

@@ -364,10 +364,13 @@ def say(text: Annotated[str, typer.Argument(help="What to say.")], thread: Threa
 @app.command()
 def mode(
     name: Annotated[str, typer.Argument(help="discuss, plan, interactive, auto, custom.")] = "",
+    entries: Annotated[
+        list[str] | None, typer.Argument(help="For custom: TOOL=allow, ask, refuse or default.")
+    ] = None,
     thread: Thread = "main",
 ) -> None:
     """Show or set how much may be done without asking."""
-    told("mode", [name] if name else [], thread)
+    told("mode", [each for each in (name, *(entries or ())) if each], thread)
 
 
 @app.command()

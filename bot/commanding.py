@@ -18,6 +18,7 @@ from engine.schedule.hooks import Hook
 from engine.sessions import Session
 from engine.store.base import Store, Tx
 from engine.targets import ThreadTarget
+from engine.tools.base import Registry
 
 __all__ = ["Command", "Context", "Doors", "Handler"]
 
@@ -51,6 +52,8 @@ class Context:
     #: Connects accounts; None: this process has no pages for it.
     connecting: Connecting | None = None
     zone: str = "UTC"
+    #: The tools there are; None: nothing is running.
+    tools: Registry | None = None
     #: The MCP servers at work; None: nothing is.
     mcp: Servers | None = None
     #: (name, value) of what is set, without secrets.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot import answers, board, cards, keeping, listings
+from bot import answers, board, cards, keeping, listings, mode_command
 from bot.budget_commands import BUDGET
 from bot.commanding import Command, Context
 from bot.connect_commands import CONNECT
@@ -24,10 +24,10 @@ from bot.usage_commands import USAGE
 from bot.wake_commands import WAKES
 from bot.watch_commands import WATCH
 from engine import audit, inbox, people, sessions
+from engine.canonical import loads
 from engine.clock import mint
 from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES, Prompt
-from engine.permissions.base import Mode
 from engine.schedule import jobs, wakes
 from engine.sessions import Post, Session
 from engine.store.base import Tx
@@ -327,12 +327,16 @@ async def _new(context: Context, given: list[str]) -> str:
 async def _mode(context: Context, given: list[str]) -> str:
     if not given:
         session = await context.store.read(context.session)
-        return f"Mode {session.mode}. There are: {', '.join(Mode)}."
-    if given[0] not in tuple(Mode):
-        raise NodError(f"There is no mode '{given[0]}'.", f"Choose one of: {', '.join(Mode)}.")
-    if given[0] == Mode.AUTO and context.person.role != "owner":
-        raise NodError("Only an owner may switch to auto.", "Ask an owner.")
-    return await _switched(context, "mode", given[0])
+        return mode_command.shown(session.mode, session.custom)
+
+    def change(tx: Tx, session: Session) -> Post:
+        held = session.custom
+        for row in tx.all("mail_waiting", session=session.id):  # a change that is on its way counts
+            held = loads(row["body"]).get("custom", held) if row["kind"] == "switch" else held
+        body = mode_command.switched(context, given, held)
+        return Post(kind="switch", key=_key("mode"), by=context.person.id, body=body)
+
+    return await _posted(context, change, f"Mode {' '.join(given)} from now.")
 
 
 async def _model(context: Context, given: list[str]) -> str:
@@ -408,7 +412,11 @@ COMMANDS: Mapping[str, Command] = _table(
     Command(name="retry", usage="", help="try again from the last message", run=_retry),
     Command(name="undo", usage="", help="take back the last turn's file changes", run=_undo),
     Command(
-        name="mode", usage="[NAME]", help="how much may be done without asking", run=_mode, most=1
+        name="mode",
+        usage="[NAME] [TOOL=ANSWER …]",
+        help="how much may be done without asking",
+        run=_mode,
+        most=None,
     ),
     Command(name="model", usage="[ID]", help="which model answers here", run=_model, most=1),
     SCHEDULE,

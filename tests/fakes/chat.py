@@ -120,6 +120,7 @@ async def chatting(
             enqueue=world.dispatcher.enqueue if at_work else lambda session: None,
             poke=presenter.poke,
             person=OWNER,
+            tools=world.engine.tools,
             connecting=connecting,
         )
         door = Doorkeeper(store=store, house=house, key=key, surfaces=every, connecting=connecting)

@@ -103,6 +103,11 @@ async def test_help_lists_every_command(chat: Chat) -> None:
         pytest.param("approve", "/approve ID", id="too few"),
         pytest.param("stop now", "/stop", id="too many"),
         pytest.param("mode yolo", "interactive", id="no such mode"),
+        pytest.param("mode plan write_file=ask", "custom", id="a list for another mode"),
+        pytest.param("mode custom write_file", "TOOL=ANSWER", id="no answer"),
+        pytest.param("mode custom write_file=maybe", "refuse", id="no such answer"),
+        pytest.param("mode custom write_fiel=ask", "write_file", id="no such tool"),
+        pytest.param("mode custom run_shell=allow", "allowlist", id="a program unasked"),
         pytest.param("approve nosuch", "nosuch", id="no such prompt"),
         pytest.param("usage lots", "days", id="no number"),
         pytest.param("schedule add", "remove ID", id="no schedule"),
@@ -125,7 +130,13 @@ async def test_a_thread_without_a_session_says_so(chat: Chat) -> None:
 
 @pytest.mark.parametrize(
     ("given", "role"),
-    [("audit", "member"), ("inbox", "guest"), ("mode auto", "operator"), ("stop", "member")],
+    [
+        ("audit", "member"),
+        ("inbox", "guest"),
+        ("mode auto", "operator"),
+        ("mode custom send_message=allow", "operator"),
+        ("stop", "member"),
+    ],
 )
 async def test_roles_are_kept(chat: Chat, given: str, role: str) -> None:
     await chat.said("hello", "e1")
@@ -273,6 +284,11 @@ async def test_retry_of_a_notice_starts_a_turn(chat: Chat) -> None:
         ("stop", "stop", {"reason": "stopped"}),
         ("undo", "undo", {}),
         ("mode plan", "switch", {"mode": "plan"}),
+        (
+            "mode custom write_file=ask send_message=refuse",
+            "switch",
+            {"mode": "custom", "custom": {"write_file": "ask", "send_message": "refuse"}},
+        ),
         ("model ollama:llama3", "switch", {"model": "ollama:llama3"}),
     ],
 )
@@ -282,6 +298,15 @@ async def test_a_steering_command_is_mail(
     await chat.said("hello", "e1")
     await do(chat, given)
     assert (await mail(chat))[-1] == (kind, body)
+
+
+async def test_the_list_of_mode_custom_grows_and_shrinks_by_what_is_named(chat: Chat) -> None:
+    await chat.said("hello", "e1")
+    await do(chat, "mode custom write_file=ask")
+    await do(chat, "mode custom send_message=allow write_file=default list_files=refuse")
+    kind, body = (await mail(chat))[-1]
+    wanted = {"send_message": "allow", "list_files": "refuse"}
+    assert (kind, body) == ("switch", {"mode": "custom", "custom": wanted})
 
 
 async def test_retry_is_a_note_to_try_again(chat: Chat) -> None:
