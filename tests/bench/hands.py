@@ -188,7 +188,7 @@ async def _paging(desk: Desk) -> dict[str, Any]:
 async def _consumed(desk: Desk, most: int) -> int:
     (account,) = await desk.store.read(lambda tx: accounts.listed(tx, "local"))
     connector = desk.connectors._added["notes"]
-    api = Api(connector, desk.connectors._ground(), account, desk.ctx)
+    api = Api(connector, desk.connectors._ground("notes"), account, desk.ctx)
     query = {"q": "many", "size": 100, "page": 1}
     pages = api.pages("/notes", query=query, paging=by_page("page", "size"), most=most)
     count = 0
