@@ -55,7 +55,7 @@ from engine.models.content import Documents
 from engine.models.router import Router
 from engine.sandbox.base import ShellState
 from engine.sandbox.local import LocalExecutor
-from engine.schedule import digests
+from engine.schedule import digests, schedules
 from engine.schedule.alarm import Alarm
 from engine.schedule.event_tools import event_tools
 from engine.schedule.job_tools import job_tools
@@ -244,6 +244,9 @@ class App:
     async def _start(self, engine: Engine) -> None:
         settings, enter = self.settings, self._stack.enter_async_context
         await self.store.write(lambda tx: people.seed_console(tx, TENANT, self._now()))
+        if not self.picked.practice:  # what was planned while there was no model gets the real one
+            model = self.picked.model
+            await self.store.write(lambda tx: schedules.renew_model(tx, TENANT, "practice:", model))
         self.key = await asyncio.to_thread(cards.token_key, settings.data)
         stage = Stage(
             store=self.store,

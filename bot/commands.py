@@ -89,8 +89,8 @@ async def _status(context: Context, given: list[str]) -> str:
         lines += job_lines(
             [each for each in jobs.listed(tx, session.id) if each.running], context.house.now()
         )
-        later = [each for each in wakes.waiting(tx, context.tenant) if each.session == session.id]
-        lines += [f"Goes on by itself: {len(later)} (/wakes)"] if later else []
+        later = wakes.count(tx, session.id)
+        lines += [f"Goes on by itself: {later} (/wakes)"] if later else []
         folders = [f"{r.path} ({'write' if r.writable else 'read'})" for r in session.roots]
         return "\n".join([*lines, f"Folders: {', '.join(folders)}"])
 

@@ -25,8 +25,10 @@ async def _wakes(context: Context, given: list[str]) -> str:
 
 def _lines(tx: Tx, context: Context) -> list[str]:
     zone = people.zone_of(tx, context.tenant, context.person.id) or context.zone
-    found = [each for each in wakes.waiting(tx, context.tenant) if _may(context, each)]
-    return [_line(each, zone) for each in found]
+    whose = "" if context.person.role in ("operator", "owner") else context.person.id
+    found = wakes.waiting(tx, context.tenant, whose)
+    more = [f"These are the next {wakes.LISTED}."] if len(found) == wakes.LISTED else []
+    return [*(_line(each, zone) for each in found), *more]
 
 
 def _line(wake: Wake, zone: str) -> str:

@@ -40,6 +40,7 @@ def typed(context: Context, when: str, task: str, report_to: str) -> dict[str, s
     """Return what somebody typed to make a schedule, as it is kept with the question."""
     return {
         "when": when,
+        "at": str(context.house.now()),
         "task": task,
         "report_to": report_to,
         "by": context.person.id,
@@ -50,11 +51,13 @@ def typed(context: Context, when: str, task: str, report_to: str) -> dict[str, s
 
 
 def proposal(tenant: str, said: Mapping[str, str], zone: str, now: float) -> Proposal:
-    """Return the schedule that was asked for, its times read in `zone`.
+    """Return the schedule that was asked for, its times read in `zone` as when they were typed.
 
-    Raises ScheduleError for a time that is not understood or cannot be.
+    Raises ScheduleError for a time that is not understood, cannot be, or is past by now.
     """
-    when, words, policy = proposals.read(said["when"], zone, now)
+    when, words, policy = proposals.read(said["when"], zone, float(said.get("at", now)))
+    if when.once is not None and when.once <= now:
+        raise ScheduleError(f"{when}: that is past by now.", "Type it again with a later time.")
     return Proposal(
         tenant=tenant,
         owner=said["by"],

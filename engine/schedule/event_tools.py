@@ -19,7 +19,6 @@ from engine.tools.base import Result, Risk, Tool, ToolContext, tool
 __all__ = ["event_tools"]
 
 _ASKED = "A card asks the person; you are told what they decide. Do not wait for it."
-_SESSION = wakes.session_event("")
 
 
 def event_tools(store: Store, zone: str, on_card: Callable[[], None] = lambda: None) -> list[Tool]:
@@ -52,8 +51,8 @@ def _waiting(store: Store, default: str, on_card: Callable[[], None]) -> Tool:
             last = _moment(until, zone, now) if until.strip() else now + wakes.PATIENCE
             name = named.event_name(event)
             told = {"event": name, "until": f"{in_zone(last, zone)} ({zone})"}
-            if name.startswith(_SESSION):
-                _at_work(tx, session, name.removeprefix(_SESSION))
+            if name.startswith(wakes.SESSION):
+                _at_work(tx, session, name.removeprefix(wakes.SESSION))
                 wakes.add_on(tx, session, name, note, now, until=last, key=ctx.call)
                 return told | {"waiting": True}
             began = tx.one("turn_began", session=session.id, seq=session.turn_seq)

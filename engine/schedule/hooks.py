@@ -12,6 +12,8 @@ from engine.canonical import digest
 from engine.clock import mint
 from engine.errors import ScheduleError
 from engine.schedule import named
+from engine.schedule.wakes import SESSION
+from engine.schedule.words import JOB
 from engine.store.base import Row, Tx
 
 __all__ = ["Hook", "add", "called", "find", "is_token", "of_token", "revoke", "standing"]
@@ -19,6 +21,8 @@ __all__ = ["Hook", "add", "called", "find", "is_token", "of_token", "revoke", "s
 #: Bytes of randomness in a path.
 TOKEN = 24
 _TOKEN = re.compile(r"[\w-]{32}", re.A)  # what `secrets.token_urlsafe` makes of as many
+#: How names of events begin that tell of Nod's own jobs and sessions.
+_OWN = (JOB, SESSION)
 #: Hooks one tenant has at most.
 LIMIT = 100
 
@@ -44,8 +48,12 @@ def add(
 ) -> tuple[Hook, str]:
     """Make a hook; return it and its token, which nobody can read again.
 
-    Raises ScheduleError for a name that can be none, and for one hook too many.
+    Raises ScheduleError for a name that can be none or is of Nod's own events, and for one hook
+    too many.
     """
+    event = named.event_name(name)
+    if event.startswith(_OWN):
+        raise ScheduleError(f"Only Nod itself says {event}.", "Choose a name such as deploy-done.")
     if len(standing(tx, tenant)) >= LIMIT:
         raise ScheduleError(f"There are {LIMIT} hooks already.", "Revoke one: /hook revoke ID")
     token, hook = secrets.token_urlsafe(TOKEN), mint("h")
@@ -53,7 +61,7 @@ def add(
         "hook_add",
         id=hook,
         tenant=tenant,
-        name=named.event_name(name),
+        name=event,
         owner=owner,
         hash=digest(token),
         secret=f"NOD_HOOK_{hook.upper()}" if signed else "",

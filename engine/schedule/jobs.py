@@ -17,6 +17,7 @@ from engine.sandbox import jobs as sandbox
 from engine.sandbox.jobs import Ended
 from engine.schedule import named
 from engine.schedule.notices import tell
+from engine.schedule.words import JOB
 from engine.sessions import Session, keep_of
 from engine.store.base import Row, Tx
 
@@ -79,7 +80,7 @@ def folder_of(data: Path, session: str, job: str) -> Path:
 
 def event_of(job: str) -> str:
     """Return the name of the event that the job has ended."""
-    return f"job:{job}"
+    return f"{JOB}{job}"
 
 
 def add(tx: Tx, session: Session, job: str, command: str, limit: float, now: float) -> Job:

@@ -17,6 +17,7 @@ from engine.errors import ScheduleError
 from engine.inbox import Person, Prompt
 from engine.schedule import named, subscriptions, wakes
 from engine.schedule.cron import in_zone
+from engine.schedule.words import for_all
 from engine.sessions import Session
 from engine.store.base import Tx
 from engine.targets import ThreadTarget
@@ -61,7 +62,7 @@ def source_of(text: str) -> str:
     Raises ScheduleError or TargetError when it is neither.
     """
     if text.startswith(EVENT):
-        return f"{EVENT}{named.event_name(text.removeprefix(EVENT))}"
+        return f"{EVENT}{for_all(named.event_name(text.removeprefix(EVENT)))}"
     target = ThreadTarget.parse(text)
     if target.surface == "console" or len(target.path) < 2:
         raise ScheduleError(
@@ -137,7 +138,7 @@ def ask_wake(
 
     Raises ScheduleError when no such wake can be.
     """
-    name = named.event_name(event)
+    name = for_all(named.event_name(event))
     wakes.check(tx, session, until, note, now)
     promise = {"kind": "wake", "event": name, "note": note, "until": until, "since": since}
     payload = {

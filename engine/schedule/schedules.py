@@ -28,6 +28,7 @@ __all__ = [
     "listed",
     "policy_from",
     "remove",
+    "renew_model",
     "schedule_from",
     "tell_owner",
 ]
@@ -203,6 +204,11 @@ def policy_from(row: Row | Mapping[str, Any]) -> Policy:
         retries=row["retries"],
         quiet=Quiet.parse(row["quiet"]),
     )
+
+
+def renew_model(tx: Tx, tenant: str, prefix: str, model: str) -> int:
+    """Give `model` to all schedules whose model's id begins with `prefix`; return how many."""
+    return tx.run("schedule_renew_model", tenant=tenant, prefix=f"{prefix}%", model=model)
 
 
 def _next(when: When, now: float) -> float | None:

@@ -18,11 +18,13 @@ from engine.sessions import Post, Session, session_from
 from engine.store.base import Row, Tx
 
 __all__ = [
+    "SESSION",
     "Wake",
     "add",
     "add_on",
     "cancel",
     "check",
+    "count",
     "drop",
     "find",
     "session_event",
@@ -31,6 +33,8 @@ __all__ = [
     "wake",
 ]
 
+#: How the event that a session's turn has ended begins.
+SESSION = "session:"
 #: Wakes of one session since a person last wrote in it: nobody pays for a loop unseen.
 IN_A_ROW = 20
 NOTE_LIMIT = 2_000  # characters
@@ -176,9 +180,15 @@ def _mail(tx: Tx, row: Row, by: str) -> Post:
 # -- looking and ending
 
 
-def waiting(tx: Tx, tenant: str) -> list[Wake]:
-    """Return the wakes that wait, the nearest first."""
-    return [_wake_from(row) for row in tx.all("wakes_waiting", tenant=tenant, limit=LISTED)]
+def waiting(tx: Tx, tenant: str, owner: str = "") -> list[Wake]:
+    """Return the wakes that wait, the nearest first; `owner`: only in this principal's sessions."""
+    rows = tx.all("wakes_waiting", tenant=tenant, owner=owner, limit=LISTED)
+    return [_wake_from(row) for row in rows]
+
+
+def count(tx: Tx, session: str) -> int:
+    """Return how many wakes wait in a session."""
+    return len(tx.all("wakes_waiting_in", session=session))
 
 
 def find(tx: Tx, tenant: str, start: str) -> Wake:
@@ -248,7 +258,7 @@ def _wake_from(row: Row) -> Wake:
 
 def session_event(session: str) -> str:
     """Return the name of the event that a session's turn has ended."""
-    return f"session:{session}"
+    return f"{SESSION}{session}"
 
 
 def turn_ended(tx: Tx, session: Session, turn: int, status: str, now: float) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from engine.errors import ScheduleError, Unclear
 from engine.schedule.cron import in_words, in_zone, next_fire, parse, preview, zone_of
 
-__all__ = ["EVENT", "When", "time_of_day", "understand"]
+__all__ = ["EVENT", "JOB", "When", "for_all", "time_of_day", "understand"]
 
 _EXAMPLES = "Write for example: every weekday at 8; tomorrow 17:30; in 2 hours; 0 8 * * 1-5."
 
@@ -19,6 +19,8 @@ DAY = 86_400.0  # seconds
 
 #: How what stands in the place of a cron line begins when an event is waited for.
 EVENT = "@event "
+#: How the event that a background job has ended begins: it brings what the job printed.
+JOB = "job:"
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SHORT = {day[:3]: day for day in _DAYS} | {"tues": "tuesday", "thurs": "thursday"}
@@ -117,7 +119,7 @@ def understand(text: str, zone: str, now: float) -> When:
         said, zone = named["rest"], named["zone"]
     place = zone_of(zone)
     if named := _EVENT.fullmatch(said):
-        return When(zone=place.key, cron=f"{EVENT}{named['name'].lower()}")
+        return When(zone=place.key, cron=f"{EVENT}{for_all(named['name'].lower())}")
     if said.startswith("@") or _CRON.fullmatch(said):
         return When(zone=place.key, cron=str(parse(said)))
     said = said.lower()
@@ -127,6 +129,16 @@ def understand(text: str, zone: str, now: float) -> When:
     if moment is None:
         raise Unclear(f"I do not surely understand '{text.strip()[:80]}'.", _EXAMPLES)
     return When(zone=place.key, once=_ahead(moment, place.key, now))
+
+
+def for_all(event: str) -> str:
+    """Return the event's name; raises ScheduleError when only one session may wait for it."""
+    if event.startswith(JOB):
+        raise ScheduleError(
+            f"{event} is the end of a job, which its own session may wait for.",
+            "Ask for it in the thread that started the job.",
+        )
+    return event
 
 
 # -- again and again

@@ -236,3 +236,10 @@ async def test_there_is_a_limit_to_hooks(store: Store, monkeypatch: pytest.Monke
     await store.write(make)
     with pytest.raises(ScheduleError, match="1 hooks already"):
         await store.write(make)
+
+
+@pytest.mark.parametrize("name", ["job:j1", "Session:s1"])
+async def test_nobody_else_says_what_nod_says_of_its_own_work(store: Store, name: str) -> None:
+    made = {"tenant": "local", "owner": "console", "signed": False, "now": NOW}
+    with pytest.raises(ScheduleError, match="Only Nod itself says"):
+        await store.write(lambda tx: hooks.add(tx, name=name, **made))

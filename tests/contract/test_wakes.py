@@ -164,6 +164,7 @@ async def test_the_end_of_another_session_of_the_same_person_wakes(
     [
         pytest.param("two words", {}, "no name of an event", id="name"),
         pytest.param("session:s9", {}, "no other session", id="no-session"),
+        pytest.param("job:j1", {}, "own session may wait", id="job"),
         pytest.param("deploy", {"until": "today 7:00"}, "it is now Mon", id="past"),
         pytest.param("deploy", {"until": "every day at 8"}, "no moment", id="rhythm"),
     ],

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from engine.errors import NodError
 from engine.inbox import DAY, Prompt
 from engine.models.base import UnknownModel
 from engine.sandbox.local import LocalExecutor
-from engine.schedule import jobs, wakes
+from engine.schedule import jobs, schedules, wakes
+from engine.schedule.words import When
 from engine.store.base import Tx
 from engine.store.lock import AdvanceLock
 from tests.fakes.jobs import ended
@@ -73,6 +75,26 @@ async def test_two_processes_may_share_a_store_on_postgres(
         assert "not an AI" in (await lines(tmp_path, "main", 2))[1]
         listed = await second.store.read(lambda tx: sessions.listed(tx, "local"))
         assert [each.id for each in listed] == [receipt.session]
+
+
+async def test_what_was_planned_with_the_practice_model_gets_the_real_one(tmp_path: Path) -> None:
+    def plan(tx: Tx, model: str) -> None:
+        when = When(zone="UTC", cron="0 8 * * *")
+        who = {"tenant": "local", "owner": "console", "persona": "cowork", "home": "console:main"}
+        task = {"title": model, "instructions": "Brief us."}
+        schedules.add(tx, **who, **task, when=when, model=model, now=0.0)
+
+    async def models(nod: App) -> list[str]:
+        found = await nod.store.read(lambda tx: schedules.listed(tx, "local"))
+        return sorted(each.model for each in found)
+
+    async with app(tmp_path, lambda: 0.0) as nod:
+        for model in ("practice:rules", "openai:gpt-5"):
+            await nod.store.write(partial(plan, model=model))
+        assert await models(nod) == ["openai:gpt-5", "practice:rules"]
+    real = {"NOD_MODEL": "openai:gpt-5-mini", "OPENAI_API_KEY": "k"}
+    async with app(tmp_path, lambda: 0.0, **real) as nod:
+        assert await models(nod) == ["openai:gpt-5", "openai:gpt-5-mini"]
 
 
 async def test_a_start_that_fails_gives_everything_back(tmp_path: Path) -> None:

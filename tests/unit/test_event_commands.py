@@ -104,6 +104,36 @@ async def test_wakes_are_listed_the_nearest_first_and_called_off(chat: Chat) -> 
     assert len((await do(chat, "wakes")).splitlines()) == 1  # due, and not yet delivered
 
 
+async def test_many_wakes_of_others_hide_none_of_a_members_own(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.schedule.wakes.LISTED", 2)
+    await woken(chat)
+
+    def later(tx: object) -> None:
+        made = chat.context.house.open(tx, "console:bo", "bo", NOW)  # type: ignore[arg-type]
+        wakes.add(tx, sessions.get(tx, made), NOW + 9_999, "mine", NOW)  # type: ignore[arg-type]
+
+    await chat.store.write(later)
+    assert "mine" in await do(chat, "wakes", role="member", by="bo")
+    told = await do(chat, "wakes")
+    assert "mine" not in told and told.endswith("These are the next 2.")
+    assert "Goes on by itself: 1" in await do(chat, "status", target="console:bo")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("schedule when job:j1: look", id="schedule"),
+        pytest.param("watch event job:j1: look", id="watch"),
+    ],
+)
+async def test_what_a_job_printed_is_for_its_own_session(chat: Chat, line: str) -> None:
+    with pytest.raises(NodError, match="its own session may"):
+        await do(chat, line)
+    assert await cards(chat) == []
+
+
 @pytest.mark.parametrize(
     ("line", "role", "says"),
     [

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.commands import run
+from bot.zones import proposal
 from engine import inbox, people
-from engine.errors import NodError
+from engine.errors import NodError, ScheduleError
 from engine.inbox import Person, Prompt
 from engine.store.base import Store
 from tests.fakes.chat import Chat, chatting
@@ -21,6 +23,7 @@ from tests.unit.test_telegram_house import ANA, scene
 
 NOW = 1_750_057_320.0  # Mon 16 Jun 2025, 07:02 UTC
 PLACE = "telegram:1/2"
+HOUR = 3600.0
 
 
 @pytest.fixture
@@ -148,3 +151,12 @@ async def test_on_slack_the_profile_tells_and_nobody_is_asked(
         await at.fake.command("schedule every weekday at 8: morning briefing", channel="DM")
         card = await at.shown("Schedule this?", "DANA")
         assert "Asia/Tokyo" in str(card.blocks) and "Where are you?" not in str(at.nods("DANA"))
+
+
+def test_tomorrow_is_the_day_after_it_was_typed_also_when_answered_later() -> None:
+    said = {"when": "tomorrow 17:30", "at": str(NOW), "task": "go", "report_to": "", "by": "bo"}
+    said |= {"target": PLACE, "persona": "cowork", "model": "practice:test"}
+    asked = partial(proposal, "local", said, "UTC")
+    assert str(asked(NOW + 20 * HOUR).when) == "Once, Tue 17 Jun 2025, 17:30 (UTC)"
+    with pytest.raises(ScheduleError, match="past by now"):
+        asked(NOW + 40 * HOUR)

@@ -50,7 +50,8 @@ select * from wakes where session_id = :session and status = 'waiting' order by 
 
 -- name: wakes_waiting
 select w.*, s.owner_id, s.title, s.home from wakes w join sessions s on s.id = w.session_id
-where w.tenant_id = :tenant and w.status = 'waiting' order by w.due, w.id limit :limit
+where w.tenant_id = :tenant and w.status = 'waiting' and (:owner = '' or s.owner_id = :owner)
+order by w.due, w.id limit :limit
 
 -- name: wake_find
 select w.*, s.owner_id, s.title, s.home from wakes w join sessions s on s.id = w.session_id

@@ -13,6 +13,9 @@ update schedules set title = :title, cron = :cron, zone = :zone, once_at = :once
   enabled = 1, next_at = :next, held_from = :held, updated_at = :now
 where id = :id
 
+-- name: schedule_renew_model
+update schedules set model = :model where tenant_id = :tenant and model like :prefix
+
 -- name: schedule_get
 select * from schedules where id = :id
 
