@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,8 @@ from engine.events import Bus, Event, Kind
 from engine.models.base import Model
 from engine.models.catalogue import Catalogue
 from engine.sandbox.local import LocalExecutor
-from engine.store.base import Store
+from engine.sessions import Session
+from engine.store.base import Store, Tx
 from engine.tools.base import Delivery, Registry, Result, Risk, Tool, ToolContext, tool
 from engine.tools.box import standard_tools
 from engine.turn.journal import event_from
@@ -178,6 +179,7 @@ async def opened(
     persona: Persona | None = None,
     now: Any = system_now,
     closed: frozenset[str] = frozenset(),
+    hands: Callable[[Tx, Session], frozenset[str]] | None = None,
 ) -> AsyncIterator[World]:
     """A world whose dispatcher is not running yet."""
     who = persona or Persona(name="cowork", prompt="You help.")
@@ -196,7 +198,7 @@ async def opened(
         open_executor=lambda home, state: LocalExecutor(home, state=state),
         worker=worker or worker_id(),
         is_gone=is_gone,
-        hands=lambda _tx, _session: closed,
+        hands=hands or (lambda _tx, _session: closed),
         limits=limits or Limits(),
         allowlist=allowlist,
         quorum=quorum,
