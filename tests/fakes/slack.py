@@ -73,6 +73,8 @@ class FakeSlack(App):
         self.oauth_codes: dict[str, str] = {}
         #: Methods that are carried out and never answered.
         self.mute: set[str] = set()
+        #: Posts and edits of the bot that came back as events, and were acknowledged.
+        self.echoed = 0
         self._failures: list[_Failure] = []
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._sent: list[tuple[str, Any]] = []
@@ -553,6 +555,7 @@ class FakeSlack(App):
         if self.request_url or any(not each.closed for each in self.sockets):
             payload = self.event(team.id, event)
             await (self._signed if self.request_url else self._enveloped)("events_api", payload, 0)
+            self.echoed += 1
         assert len(self._sent) >= sent
 
     # -- waiting

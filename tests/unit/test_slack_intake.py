@@ -152,8 +152,10 @@ async def test_own_posts_never_come_in(at: Desk) -> None:
     ref = await at.surface.post("slack:T1/CGEN", Message(text="I post"), "answer:s/1/1")
     await at.surface.edit(ref, Message(text="I edit"))
     await at.fake.say("a person", user="UBEN")
+    await at.fake.until(lambda: at.fake.echoed == 2)
     assert [each.text for each in at.of(Said)] == ["a person"]
     assert at.of(Edited) == []
+    assert at.overheard == [], "no watch hears them either"
 
 
 async def test_another_bot_is_heard_only_when_it_mentions_nod_and_is_marked(at: Desk) -> None:
