@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from bot import routing
 from bot.commanding import Command, Context
 from bot.connect import Connecting
@@ -14,6 +16,7 @@ from engine import people
 from engine.errors import NodError
 from engine.store.base import Tx
 from engine.targets import ThreadTarget
+from personas.registry import Personas
 
 __all__ = ["CONNECT"]
 
@@ -115,7 +118,7 @@ def _spoken(scopes: list[str], context: Context) -> str:
 
 async def _disconnect(context: Context, given: list[str]) -> str:
     connecting = _connecting(context)
-    name, label = given[0].lower(), given[1] if len(given) > 1 else ""
+    name, label = given[0].lower(), " ".join(given[1:])
 
     def work(tx: Tx) -> tuple[Account, int]:
         found = accounts.find(tx, context.tenant, context.person.id, name, label)
@@ -144,7 +147,7 @@ async def _unshare(context: Context, given: list[str]) -> str:
 
 
 async def _shared(context: Context, given: list[str], shared: bool) -> str:
-    name, label = given[0].lower(), given[1] if len(given) > 1 else ""
+    name, label = given[0].lower(), " ".join(given[1:])
 
     def work(tx: Tx) -> Account:
         found = accounts.find(tx, context.tenant, context.person.id, name, label)
@@ -171,6 +174,9 @@ async def _connectors(context: Context, given: list[str]) -> str:
     known = name in _connecting(context).catalogue or name.startswith("mcp:")
     if not known:
         raise NodError(f"There is no connector '{plain(name)[:40]}'.", "See /connect.")
+    if given[0] == "off" and scope.startswith("persona:"):
+        personas = await asyncio.to_thread(Personas.load, context.house.data / "personas")
+        personas.require(given[3])
     done = gates.shut if given[0] == "off" else gates.open_again
     now, by = context.house.now(), context.person.id
     changed = await context.store.write(
@@ -219,7 +225,7 @@ CONNECT = (
         help="forget an account, and the rules on it",
         run=_disconnect,
         least=1,
-        most=2,
+        most=None,
     ),
     Command(
         name="share",
@@ -227,7 +233,7 @@ CONNECT = (
         help="let everybody's sessions use an account of yours",
         run=_share,
         least=1,
-        most=2,
+        most=None,
     ),
     Command(
         name="unshare",
@@ -235,7 +241,7 @@ CONNECT = (
         help="keep an account to your own sessions again",
         run=_unshare,
         least=1,
-        most=2,
+        most=None,
     ),
     Command(
         name="connectors",

@@ -171,9 +171,11 @@ class Credentials:
         """Return who Nod is to the service. Raises NodError: it was not set up."""
         found = await asyncio.to_thread(self._secrets.get, f"{auth.client}_CLIENT_ID")
         if not found:
+            also = "" if auth.client_auth == "none" else f", and {auth.client}_CLIENT_SECRET"
             raise NodError(
                 "Nod is not registered with this service yet.",
-                f"Make an OAuth client there, then: nod secrets set {auth.client}_CLIENT_ID",
+                "Make an OAuth client there (docs/operations.md), then: "
+                f"nod secrets set {auth.client}_CLIENT_ID{also}",
             )
         secret = ""
         if auth.client_auth != "none":

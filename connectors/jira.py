@@ -77,8 +77,8 @@ _counted: Paging = by_page("startAt", first=0, step=0)
 async def check(api: Api) -> Identity:
     """See whose the token is."""
     me = await api.get("/myself")
-    name = me.get("emailAddress") or me["displayName"]
-    return Identity(label=name, text=f"Signed in as {me['displayName']}.")
+    where = site(await api.secret()).removeprefix("https://").partition("/")[0]
+    return Identity(label=where, text=f"Signed in to {where} as {me['displayName']}.")
 
 
 def _brief(issue: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,9 +52,10 @@ _LIST = f"nodes {{ {ISSUE} }} pageInfo {{ hasNextPage endCursor }}"
 @linear.check
 async def check(api: Api) -> Identity:
     """See whose the key is."""
-    found = await graphql.ask(api, "query { viewer { email } organization { name } }")
-    email, where = found["viewer"]["email"], found["organization"]["name"]
-    return Identity(label=email, text=f"Signed in to {where} as {email}.")
+    found = await graphql.ask(api, "query { viewer { email } organization { name urlKey } }")
+    email, where = found["viewer"]["email"], found["organization"]
+    # A person has the same address in all workspaces; an account is of one of them.
+    return Identity(label=where["urlKey"], text=f"Signed in to {where['name']} as {email}.")
 
 
 def brief(issue: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from connectors.base import (
     Api,
@@ -96,7 +97,9 @@ PAGE = 200
 async def check(api: Api) -> Identity:
     """See whose the token is, and of which workspace."""
     me = await api.get("/auth.test")
-    return Identity(label=me["team"], text=f"Signed in to {me['team']} as {me['user']}.")
+    # Workspaces may have the same name, but not the same address.
+    where = (urlsplit(me["url"]).hostname or me["team"]).removesuffix(".slack.com")
+    return Identity(label=where, text=f"Signed in to {me['team']} as {me['user']}.")
 
 
 @slack.tool(risk=Risk.READ)

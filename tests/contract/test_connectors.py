@@ -138,6 +138,18 @@ async def test_the_check_says_whose_the_account_is(desk: Desk) -> None:
     assert identity.label and identity.text
 
 
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("slack", "acme-ops"), ("jira", "acme.atlassian.net"), ("linear", "acme")],
+)
+async def test_an_account_is_named_by_its_workspace_where_a_person_has_several(
+    desk: Desk, label: str
+) -> None:
+    """By the person's address a second one would take the place of the first."""
+    identity = await desk.connectors.identity(await desk.connect("again"))
+    assert identity.label == label
+
+
 # -- what a service refuses
 
 

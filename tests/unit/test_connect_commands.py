@@ -50,7 +50,7 @@ def context(acme: Acme, person: Person, target: str, **changed: Any) -> Context:
     defaults = Defaults(persona="cowork", model="practice:rules", mode="interactive")
     made = Context(
         store=acme.store,
-        house=House(tenant="local", data=Path(), now=lambda: acme.clock[0], defaults=defaults),
+        house=House(tenant="local", data=Path("nowhere"), now=lambda: acme.clock[0], defaults=defaults),
         catalogue=Catalogue.load(),
         enqueue=lambda session: None,
         poke=lambda: None,
@@ -242,6 +242,19 @@ async def test_what_a_member_may_not_switch(acme: Acme, line: str, why: str) -> 
     with pytest.raises(NodError, match=why):
         await do(acme, f"connectors {line}", BO, CHANNEL)
     assert await off(acme) == []
+
+
+async def test_a_persona_that_there_is_not_is_told(acme: Acme) -> None:
+    with pytest.raises(NodError, match="no persona 'cowrok'"):
+        await do(acme, "connectors off acme persona cowrok")
+    assert await off(acme) == []
+
+
+async def test_an_account_with_a_name_of_several_words_is_meant_without_quotes(acme: Acme) -> None:
+    for label in ("Acme (North)", "Acme (South)"):
+        await connected(acme, label)
+    assert "Acme (South)) is now" in await do(acme, "share acme Acme (South)")
+    assert "Acme (North)) is disconnected" in await do(acme, "disconnect acme Acme (North)")
 
 
 async def test_leaving_while_a_code_is_waited_for_ends_the_wait(

@@ -102,7 +102,7 @@ type UserConnection { nodes: [User!]! }
 type WorkflowStateConnection { nodes: [WorkflowState!]! }
 type IssueLabelConnection { nodes: [IssueLabel!]! }
 type IssueLabel { name: String! }
-type Organization { name: String! }
+type Organization { name: String! urlKey: String! }
 type User { id: ID! name: String! email: String! }
 type Team { id: ID! key: String! }
 type WorkflowState { id: ID! name: String! }
@@ -182,7 +182,7 @@ class Fake(Service):
         return _BO
 
     def organization(self, _info: Any) -> Any:
-        return {"name": "Acme"}
+        return {"name": "Acme", "urlKey": "acme"}
 
     def searchIssues(self, _info: Any, term: str, first: int = 50, after: str | None = None) -> Any:
         found = list(self.rows.values())

@@ -82,7 +82,8 @@ class Fake(Service):
             raise Refused(200, refused.body) from None
 
     async def _me(self, request: web.Request) -> Any:
-        return {"ok": True, "team": "Acme", "user": self.who(request)}
+        where = {"team": "Acme", "url": "https://acme-ops.slack.com/"}
+        return {"ok": True, **where, "user": self.who(request)}
 
     async def _search(self, request: web.Request) -> Any:
         if not 1 <= int(request.query.get("count", 20)) <= 100:
