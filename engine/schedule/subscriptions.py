@@ -244,9 +244,9 @@ def _later(tx: Tx, session: Session, now: float) -> float:
     """Return when to look again, while the session is at work or had its turns of the hour."""
     if session.turn_seq or session.wanted > session.seen:
         return now + BUSY
-    row = tx.one("watch_turns", session=session.id, since=now - HOUR)
-    if row is not None and row["n"] >= IN_AN_HOUR:
-        return float(row["first"]) + HOUR
+    rows = tx.all("watch_turns", session=session.id, since=now - HOUR, limit=IN_AN_HOUR)
+    if len(rows) >= IN_AN_HOUR:
+        return float(rows[0]["at"]) + HOUR
     return 0.0
 
 

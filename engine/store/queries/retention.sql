@@ -92,7 +92,10 @@ where session_id is null and at < :before and not exists (
 -- name: retention_loose_events
 delete from events
 where at < :before
-  and not exists (select 1 from wakes w where w.event_id = events.id and w.status = 'waiting')
+  and not exists (
+    select 1 from wakes w
+    where w.tenant_id = events.tenant_id and w.event = events.name and w.event_id = events.id
+      and w.status = 'waiting')
   and not exists (select 1 from arrivals a where a.event_id = events.id)
   and not exists (select 1 from fires f where f.event_id = events.id and f.status = 'queued')
 

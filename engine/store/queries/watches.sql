@@ -50,9 +50,12 @@ update subscriptions set status = :status, due = null, missed = 0 where id = :id
 -- name: watch_remove
 delete from subscriptions where id = :id
 
+-- Of the latest turns only: a watch may have had a great many.
 -- name: watch_turns
-select count(*) as n, min(at) as first from mailbox
-where session_id = :session and kind = 'wake' and at > :since
+select at from (
+  select id, at from mailbox where session_id = :session and kind = 'wake'
+  order by id desc limit :limit) as latest
+where at > :since order by id
 
 -- name: watches_due
 select id from subscriptions
