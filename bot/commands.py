@@ -271,14 +271,19 @@ async def _posted(context: Context, mail: Callable[[Tx, Session], Post], said: s
 
     def work(tx: Tx) -> Session:
         session = context.session(tx)
-        if context.person.id != session.owner and context.person.role == "member":
-            raise SessionError("This session belongs to somebody else.", "Ask them, or an owner.")
+        _own(context, session)
         sessions.post(tx, session, mail(tx, session), context.house.now())
         return session
 
     session = await context.store.write(work)
     context.enqueue(session.id)
     return f"{said} That is {context.named(session)}." if context.beside else said
+
+
+def _own(context: Context, session: Session) -> None:
+    """Raise SessionError unless the person may steer the session."""
+    if context.person.id != session.owner and context.person.role == "member":
+        raise SessionError("This session belongs to somebody else.", "Ask them, or an owner.")
 
 
 def _key(name: str) -> str:
@@ -316,6 +321,8 @@ async def _new(context: Context, given: list[str]) -> str:
 
     def work(tx: Tx) -> str:
         old = sessions.find_thread(tx, context.tenant, context.target)
+        if old:
+            _own(context, sessions.get(tx, old))
         now = context.house.now()
         context.house.open(tx, context.target, context.person.id, now)
         before = f" The one before is {old}." if old else ""

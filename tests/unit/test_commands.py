@@ -14,7 +14,7 @@ from bot import cards
 from bot.commands import COMMANDS, run
 from engine import inbox, people, sessions
 from engine.canonical import loads
-from engine.errors import NodError
+from engine.errors import NodError, SessionError
 from engine.inbox import Person, Prompt
 from engine.permissions import rules
 from engine.sandbox.local import LocalExecutor
@@ -323,6 +323,16 @@ async def test_new_binds_the_thread_to_a_new_session(chat: Chat) -> None:
     said = await do(chat, "new")
     assert (await session_of(chat)).id != old.id
     assert old.id in said
+
+
+async def test_a_member_takes_nobodys_thread_away_with_a_new_session(chat: Chat) -> None:
+    await chat.said("hello", "e1")
+    before = await session_of(chat)
+    with pytest.raises(SessionError, match="belongs to somebody else"):
+        await do(chat, "new", "member", "bo")
+    assert (await session_of(chat)).id == before.id
+    await do(chat, "new", "operator", "cy")
+    assert (await session_of(chat)).owner == "cy"
 
 
 async def test_an_unknown_model_says_how_little_is_known(chat: Chat) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bot import cards
 from bot.cards import token_key
 from bot.commands import run
 from bot.surfaces import slack_sending, slack_stream
@@ -260,7 +261,9 @@ async def test_a_wrong_person_a_forger_and_a_copy_change_nothing(
         before = everything(card)
         await at.fake.press("Approve", card, user="UBEN")
         assert await at.told(1)
-        await at.fake.press("Approve", card, value="AAAA" + "b" * 40)
+        (prompt,) = await at.pending()
+        forged = cards.token(prompt, "once", b"a key of somebody else's")
+        await at.fake.press("Approve", card, value=forged)
         assert "not one of mine" in await at.told(2)
         await at.fake.press("Approve", card, user="UNKNOWN")
         assert "not met" in await at.told(3)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bot import cards
 from bot.cards import token_key
 from bot.commands import run
 from bot.surfaces.config import TelegramConfig
@@ -226,13 +227,16 @@ async def test_only_the_right_person_decides_once_and_everybody_is_told_their_pa
         assert "Approved by @" in card.text
 
 
-@pytest.mark.parametrize("data", ["forged", "x" * 64, "AAAA"])
+@pytest.mark.parametrize("data", ["signed with another key", "forged", "x" * 64, "AAAA"])
 async def test_a_forged_button_changes_nothing(
     sqlite_store: Store, tmp_path: Path, data: str
 ) -> None:
     async with scene(sqlite_store, tmp_path, ScriptedModel([SEND])) as at:
         await at.fake.say(ANA, ANA, "greet the team")
         card = await at.card(ANA)
+        if data == "signed with another key":
+            (prompt,) = await at.chat.world.pending()
+            data = cards.token(prompt, "once", b"a key of somebody else's")
         query = await at.fake.press_data(ANA, card.id, data, ANA)
         await at.fake.until(lambda: query in at.fake.answers)
         assert "not one of mine" in at.fake.answers[query]
