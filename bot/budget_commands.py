@@ -40,7 +40,8 @@ async def _budget(context: Context, given: list[str]) -> str:
         found = await context.store.read(lambda tx: lines(tx, context))
         return "\n".join(found) or f"There are no budgets. {_EXAMPLES}"
     if verb == "remove":
-        return await context.store.write(lambda tx: _remove(tx, context, rest.strip()))
+        start = _unquoted(rest)
+        return await context.store.write(lambda tx: _remove(tx, context, start))
     said = f"{verb} {rest}" if verb != "set" else _unquoted(rest)
     told, at_work = await context.store.write(lambda tx: _set(tx, context, said.strip()))
     for session in at_work:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
-from zoneinfo import available_timezones
 
 from engine import inbox, people
 from engine.canonical import loads
@@ -16,7 +15,7 @@ from engine.clock import mint
 from engine.errors import PromptError, ScheduleError, Unclear
 from engine.inbox import Prompt
 from engine.schedule import digests, proposals
-from engine.schedule.cron import zone_of
+from engine.schedule.cron import known_zones, zone_of
 from engine.schedule.proposals import Proposal
 from engine.store.base import Tx
 
@@ -156,7 +155,7 @@ def answered(tx: Tx, prompt: Prompt, now: float) -> Prompt | None:
 def _named(words: str) -> str:
     """Return the zone somebody named, by its name or its city; raises ScheduleError."""
     wanted = "_".join(words.split()).strip("._,").casefold()
-    known = available_timezones()
+    known = known_zones()
     for each in known:
         if each.casefold() == wanted:
             return each

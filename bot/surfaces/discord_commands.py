@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-from zoneinfo import available_timezones
 
 from bot.board import Page
 from bot.commands import COMMANDS, Command
@@ -12,6 +11,7 @@ from engine.canonical import clean
 from engine.errors import ScheduleError
 from engine.permissions.base import Mode
 from engine.schedule import proposals
+from engine.schedule.cron import known_zones
 
 __all__ = ["arguments_of", "commands", "focused", "offers"]
 
@@ -140,7 +140,7 @@ def _settings(typed: str) -> Iterable[tuple[str, str]]:
     verb, space, rest = typed.partition(" ")
     if verb == "zone" and space:
         wanted = rest.replace(" ", "_").casefold()
-        known = sorted(each for each in available_timezones() if "/" in each or each == "UTC")
+        known = [each for each in known_zones() if "/" in each or each == "UTC"]
         yield from ((f"zone {each}", each) for each in known if wanted in each.casefold())
     else:
         yield from ((each, each) for each in _SETTINGS if each.startswith(typed))

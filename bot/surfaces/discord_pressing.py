@@ -99,7 +99,9 @@ class Pressing:
         data, person = _data(interaction), str(interaction.user.id)
         page = await self._board.page("discord", person, str(_place(interaction)))
         option, typed = discord_commands.focused(data)
-        found = discord_commands.offers(str(data["name"]), option, typed, page, self._now())
+        said = (str(data["name"]), option, typed, page, self._now())
+        # In a thread: what reads times is imported with the first, and zones are files.
+        found = await asyncio.to_thread(discord_commands.offers, *said)
         await answer.first(_CHOICES, {"choices": found})
 
     async def _component(self, interaction: discord.Interaction[Any], answer: _Answer) -> None:

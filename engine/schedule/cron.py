@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from engine.errors import ScheduleError
 
-__all__ = ["Cron", "in_words", "in_zone", "next_fire", "parse", "preview", "zone_of"]
+__all__ = ["Cron", "in_words", "in_zone", "known_zones", "next_fire", "parse", "preview", "zone_of"]
 
 _ALIASES = {
     "@yearly": "0 0 1 1 *",
@@ -130,13 +130,19 @@ def _check_number(field: _Field, value: str) -> None:
     )
 
 
+@lru_cache(maxsize=1)
+def known_zones() -> tuple[str, ...]:
+    """Return the names of all time zones, in order. Reads files at its first call."""
+    return tuple(sorted(available_timezones()))
+
+
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
     """Return the time zone of that name; raises ScheduleError with the nearest known names."""
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError) as error:  # also for '', '../x' and a mere folder
-        known = sorted(each for each in available_timezones() if "/" in each)
+        known = [each for each in known_zones() if "/" in each]
         near = difflib.get_close_matches(name, known, n=2)
         hint = f"Did you mean {' or '.join(near)}?" if near else "Write one such as Europe/Berlin."
         raise ScheduleError(f"There is no time zone '{name[:60]}'.", hint) from error
