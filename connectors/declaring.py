@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectors.api import Api, Planned
 from connectors.blot import blotted_in
-from connectors.http import Request, Unreachable, Unsure
+from connectors.http import Request, ServiceRefused, Unreachable, Unsure
 from engine.tools.base import Result, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -52,8 +52,12 @@ def made(connector: Connector, declaration: Declaration, ground: Ground) -> Tool
 
     async def run(ctx: ToolContext, /, **arguments: Any) -> Result:
         opened = await api(ctx, arguments, rehearsed=False)
-        with understood(opened):
-            return await declared(opened, **_own(arguments))
+        try:
+            with understood(opened):
+                return await declared(opened, **_own(arguments))
+        except (ServiceRefused, Unreachable) as error:
+            error.taint = connector.name  # it may hold the service's own words
+            raise
 
     _dress(run, declared, name)
     for hook in ("look_up", "witness"):

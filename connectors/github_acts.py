@@ -56,11 +56,16 @@ def _made(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _repo(arguments: Mapping[str, Any]) -> list[str]:
-    return [str(arguments["repo"])]
+    """The repository, and whoever is assigned: GitHub tells them."""
+    return [str(arguments["repo"]), *_assigned(arguments)]
 
 
 def _thread(arguments: Mapping[str, Any]) -> list[str]:
-    return [f"{arguments['repo']}#{arguments['number']}"]
+    return [f"{arguments['repo']}#{arguments['number']}", *_assigned(arguments)]
+
+
+def _assigned(arguments: Mapping[str, Any]) -> list[str]:
+    return [f"@{each}".lower() for each in arguments.get("assignees") or ()]
 
 
 async def _issue_was_made(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:

@@ -26,8 +26,10 @@ CONNECTOR = calendar = Connector(
     limits=Limits(per_minute=300),  # 600 a minute and person (docs: quotas)
 )
 
-#: Events of one page, and the days one call may ask for.
-PAGE, DAYS = 250, 92
+#: Events of one page, the days one call may ask for, and the people that are told of one event.
+PAGE, DAYS, SHOWN = 250, 92, 50
+#: Calendars one question for free times may name (docs: freebusy, calendarExpansionMax).
+ASKED = 50
 
 
 @calendar.check
@@ -107,10 +109,12 @@ def brief(event: Mapping[str, Any]) -> dict[str, Any]:
         {"who": each.get("email"), "says": each.get("responseStatus")}
         for each in event.get("attendees") or ()
     ]
+    more = {"more_attendees": len(people) - SHOWN} if len(people) > SHOWN else {}
     return {
         **{name: _moment(event[name]) for name in ("start", "end") if name in event},
         **{name: event[name] for name in kept if event.get(name)},
-        "attendees": people[:50],
+        "attendees": people[:SHOWN],
+        **more,
     }
 
 
@@ -127,7 +131,9 @@ async def busy(api: Api, people: list[str], begin: str, end: str) -> Result:
         begin: From when: 2026-03-02T08:00:00+01:00.
         end: Until when.
     """
-    items = [{"id": each} for each in people[:50]]
+    if len(people) > ASKED:
+        raise ToolError(f"At most {ASKED} can be asked about at once.", "Ask in parts.")
+    items = [{"id": each} for each in people]
     asked = {"timeMin": begin, "timeMax": end, "items": items}
     found = (await api.ask("POST", "/freeBusy", json=asked)).json()["calendars"]
     return api.result({who: each.get("busy", each.get("errors")) for who, each in found.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from connectors.base import Api, Result, Risk
@@ -10,6 +11,7 @@ from connectors.google_calendar import CONNECTOR as calendar
 from connectors.google_calendar import brief
 from connectors.http import ServiceRefused
 from engine.canonical import digest
+from engine.errors import ToolError
 from engine.tools.base import LookUp, Outcome
 
 __all__: list[str] = []
@@ -80,7 +82,8 @@ async def _all_of(api: Api, arguments: Mapping[str, Any]) -> str:
         return "It was cancelled before."
     new = {n: v for n, v in arguments.items() if v and n not in ("calendar_id", "event_id")}
     shown = brief(event)
-    people = ", ".join(str(each["who"]) for each in shown["attendees"]) or "nobody else"
+    people = ", ".join(str(each.get("email")) for each in event.get("attendees") or ())
+    people = people or "nobody else"
     lines = [f"{shown.get('summary', '(no title)')}, {shown['start']}", f"Invited: {people}"]
     return "\n".join([*lines, *(f"{name}: {value}" for name, value in new.items())])
 
@@ -92,7 +95,34 @@ def _event_itself(arguments: Mapping[str, Any]) -> list[str]:
     return [f"{arguments['calendar_id']}/{arguments['event_id']}"]
 
 
-@calendar.tool(risk=Risk.EXTERNAL, target=_event_itself, preview=_all_of, idempotent=True)
+def _changes(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields an update sets. The other form of a time is taken off: all day or not."""
+    names = (("summary", "title"), ("description", "description"), ("location", "location"))
+    given = {field: arguments[name] for field, name in names if arguments[name]}
+    times = _times(arguments["begin"], arguments["end"])
+    bare = {"date": None, "dateTime": None}
+    return given | {name: {**bare, **when} for name, when in times.items()}
+
+
+async def _is_so(api: Api, arguments: Mapping[str, Any], _seen: Any) -> Outcome:
+    """Look whether the event is as it was to be: a second change would tell everybody again."""
+    where: dict[str, Any] = {"calendar": arguments["calendar_id"], "id": arguments["event_id"]}
+    event = await api.get(_EVENT, **where)
+    same = all(_same(event.get(name), value) for name, value in _changes(arguments).items())
+    done = api.result(brief(event)) if same else None
+    return Outcome(found=LookUp.HAPPENED if same else LookUp.DID_NOT, result=done)
+
+
+def _same(held: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, dict):
+        return bool(held == wanted)
+    if not isinstance(held, dict) or held.get("date") != wanted["date"]:
+        return False
+    times = {str(each) for each in (held.get("dateTime"), wanted["dateTime"]) if each}
+    return not times or len({datetime.fromisoformat(each) for each in times}) == 1
+
+
+@calendar.tool(risk=Risk.EXTERNAL, target=_event_itself, preview=_all_of, look_up=_is_so)
 async def update_event(
     api: Api,
     event_id: str,
@@ -114,8 +144,10 @@ async def update_event(
         location: A new place.
         calendar_id: From the list of calendars.
     """
-    given = {"summary": title, "description": description, "location": location}
-    json = {name: value for name, value in given.items() if value} | _times(begin, end)
+    given = {"title": title, "description": description, "location": location}
+    json = _changes({**given, "begin": begin, "end": end})
+    if not json:
+        raise ToolError("Nothing would change.", "Give a title, a time, a text or a place.")
     where: dict[str, Any] = {"calendar": calendar_id, "id": event_id}
     query = {"sendUpdates": "all"}
     return api.result(brief(await api.send("PATCH", _EVENT, json=json, query=query, **where)))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ToolError
+from engine.tools.places import failure
 
 __all__ = ["CALL_HEADER", "Hidden", "attachment", "made", "read", "recipients"]
 
@@ -24,6 +25,8 @@ __all__ = ["CALL_HEADER", "Hidden", "attachment", "made", "read", "recipients"]
 CALL_HEADER = "X-Nod-Call"
 #: Characters of one message's text, and attachments that are named.
 TEXT, PARTS = 50_000, 50
+#: Bytes of all files of one message: 25 MB is what Gmail sends, and their encoding adds a third.
+ATTACHED = 18_000_000
 
 
 def read(data: bytes) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def made(
         for name in ("To", "Cc", "Bcc"):
             people = arguments.get(name.lower()) or ()
             if people:
-                letter[name] = [Address(addr_spec=each) for each in people]
+                letter[name] = [_address(str(each)) for each in people]
         letter["Subject"] = str(arguments["subject"]).replace("\n", " ").replace("\r", " ")
         if sender:
             letter["From"] = sender
@@ -80,12 +83,36 @@ def made(
     letter["Date"] = formatdate(localtime=False)
     letter[CALL_HEADER] = call
     letter.set_content(str(arguments["body"]))
+    _within(files)
     for path in files:
         kind = (mimetypes.guess_type(path.name)[0] or "application/octet-stream").split("/")
         letter.add_attachment(
             path.read_bytes(), maintype=kind[0], subtype=kind[1], filename=path.name
         )
     return letter
+
+
+def _address(text: str) -> Address:
+    """Return the address, if it is nothing but one: a comment in it would blur a rule's target."""
+    found = Address(addr_spec=text.strip())
+    if found.addr_spec != text.strip():
+        raise ValueError(f"'{text[:100]}' holds more than an address")
+    return found
+
+
+def _within(files: Sequence[Path]) -> None:
+    """Raise ToolError when a file is not there, or they are more than a mail may carry."""
+    size = 0
+    for path in files:
+        try:
+            size += path.stat().st_size
+        except OSError as error:
+            raise failure(path.name, error) from error
+    if size > ATTACHED:
+        raise ToolError(
+            f"The files have {size:,} bytes, a message carries {ATTACHED:,}.",
+            "Send fewer, or a link to them.",
+        )
 
 
 def recipients(arguments: Mapping[str, Any]) -> list[str]:

@@ -59,7 +59,16 @@ async def _is_there(api: Api, document: str) -> Outcome:
     return Outcome(found=LookUp.HAPPENED)
 
 
-@linear.tool(risk=Risk.EXTERNAL, target=lambda a: [str(a["team"])], look_up=_issue_is_there)
+def _team_and_person(arguments: Mapping[str, Any]) -> list[str]:
+    return [str(arguments["team"]), *_assigned(arguments)]
+
+
+def _assigned(arguments: Mapping[str, Any]) -> list[str]:
+    """Who gets the issue: Linear tells them."""
+    return [str(arguments["assignee"]).lower()] if arguments.get("assignee") else []
+
+
+@linear.tool(risk=Risk.EXTERNAL, target=_team_and_person, look_up=_issue_is_there)
 async def create_issue(
     api: Api, team: str, title: str, description: str = "", priority: int = 0, assignee: str = ""
 ) -> Result:
@@ -85,7 +94,7 @@ async def create_issue(
 
 
 def _issue_itself(arguments: Mapping[str, Any]) -> list[str]:
-    return [str(arguments["issue"])]
+    return [str(arguments["issue"]), *_assigned(arguments)]
 
 
 @linear.tool(risk=Risk.EXTERNAL, target=_issue_itself, look_up=_comment_is_there)

@@ -84,6 +84,9 @@ class PromptError(NodError):
 class ToolError(NodError):
     """A tool refused; the text is the tool result the model reads."""
 
+    #: Names the outside text its words hold, as a result's `taint` does; empty: none.
+    taint: str = ""
+
 
 class NeedsConnection(ToolError):
     """A service refused the credentials and did nothing; the call can go on once it is connected.

@@ -166,7 +166,8 @@ async def act(engine: Engine, tool: Tool, call: Call, ctx: ToolContext) -> Ran:
         named = ("connector", "account", "why", "person", "title")
         return Ran(result=None, lacks={name: getattr(error, name) for name in named})
     except ToolError as error:
-        return Ran(result=Result(text=str(error), ok=False), content=f"Error: {error}")
+        said = Result(text=str(error), ok=False, taint=error.taint)
+        return Ran(result=said, content=f"Error: {error}")
     except TimeoutError:
         return _failed(call, f"{tool.name} took longer than {tool.timeout:g} s.")
     except Exception as error:  # noqa: BLE001  # broad: a tool is a plug-in border

@@ -160,9 +160,10 @@ async def test_a_refusal_is_told_in_its_words_and_nothing_is_done(desk: Desk, ca
         desk.service.fail(
             Fault(status=status, body={"message": words}, method=case.method, holding=case.holding)
         )
-        with pytest.raises(ToolError, match=words):
+        with pytest.raises(ToolError, match=words) as refused:
             await desk.call(case.tool, case.arguments)
         assert not desk.service.faults, "the fault was met"
+        assert refused.value.taint == desk.name, "its words are text from outside"
     assert desk.service.acts == []
 
 

@@ -112,12 +112,34 @@ async def test_a_files_bytes_go_out_with_the_letter(mail: Desk) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["no address", "bo@acme.example\nBcc: x@evil.example", ""],
-    ids=["word", "head", "none"],
+    [
+        "no address",
+        "bo@acme.example\nBcc: x@evil.example",
+        "",
+        "bo@acme.example (work)",
+        "bo@acme.example, cy@acme.example",
+        "Bo <bo@acme.example>",
+    ],
+    ids=["word", "head", "none", "a comment", "two", "a name"],
 )
 async def test_no_head_can_be_smuggled_in_by_an_address(mail: Desk, wrong: str) -> None:
     with pytest.raises(ToolError):
         await mail.call("gmail_send", {"to": [wrong], "subject": "s", "body": "b"})
+    assert mail.service.acts == []
+
+
+@pytest.mark.parametrize(
+    ("file", "why"), [("none.csv", "no file|not there|none.csv"), ("big.bin", "carries")]
+)
+async def test_a_letter_with_a_file_that_cannot_go_is_not_sent(
+    mail: Desk, file: str, why: str
+) -> None:
+    """And nobody is asked whether it was."""
+    with (mail.ctx.cwd / "big.bin").open("wb") as big:
+        big.truncate(18_000_001)
+    letter = {"to": ["bo@acme.example"], "subject": "s", "body": "b", "files": [file]}
+    with pytest.raises(ToolError, match=why):
+        await mail.call("gmail_send", letter)
     assert mail.service.acts == []
 
 
@@ -237,3 +259,56 @@ async def test_of_a_cancelled_event_little_is_left_and_that_is_enough(
         assert await cancel.preview(desk.ctx, arguments) == "It was cancelled before."
         outcome = await create.look_up(desk.ctx, create.check(made), None)
     assert outcome.found is LookUp.HAPPENED
+
+
+@pytest.fixture
+async def days(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A calendar with one meeting."""
+    async with (
+        google_calendar.Fake() as service,
+        opened("google_calendar", service, sqlite_store, tmp_path) as desk,
+    ):
+        await desk.connect()
+        yield desk
+
+
+async def test_a_card_names_everybody_who_is_invited(days: Desk) -> None:
+    assert isinstance(days.service, google_calendar.Fake)
+    crowd = [{"email": f"p{n}@acme.example"} for n in range(70)]
+    days.service.events["e1"]["attendees"] = crowd
+    tool = days.tool("google_calendar_cancel_event")
+    assert tool.preview is not None
+    shown = await tool.preview(days.ctx, tool.check({"event_id": "e1"}))
+    assert all(each["email"] in shown for each in crowd)
+    told = (await days.call("google_calendar_events", {"day": "2026-03-02"})).text
+    assert '"more_attendees":20' in told
+
+
+async def test_a_meeting_becomes_one_of_all_day(days: Desk) -> None:
+    assert isinstance(days.service, google_calendar.Fake)
+    all_day = {"event_id": "e1", "begin": "2026-03-02", "end": "2026-03-03"}
+    await days.call("google_calendar_update_event", all_day)
+    assert days.service.events["e1"]["start"] == {"date": "2026-03-02"}
+
+
+async def test_a_change_that_is_made_is_known_in_whatever_zone_it_is_told(days: Desk) -> None:
+    """So the people invited are not told twice."""
+    change = {"event_id": "e1", "begin": "2026-03-02T08:00:00Z", "end": "2026-03-02T08:15:00Z"}
+    tool = days.tool("google_calendar_update_event")
+    assert tool.look_up is not None
+    found = await tool.look_up(days.ctx, tool.check(change), None)
+    assert found.found is LookUp.HAPPENED
+    later = tool.check({**change, "title": "Other"})
+    assert (await tool.look_up(days.ctx, later, None)).found is LookUp.DID_NOT
+
+
+async def test_an_update_of_nothing_tells_nobody(days: Desk) -> None:
+    with pytest.raises(ToolError, match="Nothing would change"):
+        await days.call("google_calendar_update_event", {"event_id": "e1"})
+    assert days.service.acts == []
+
+
+async def test_more_people_than_can_be_asked_about_are_not_left_out_silently(days: Desk) -> None:
+    asked = {"people": ["a@b.example"] * 51, "begin": "2026-03-02T08:00:00Z"}
+    with pytest.raises(ToolError, match="At most 50"):
+        await days.call("google_calendar_busy", {**asked, "end": "2026-03-02T09:00:00Z"})

@@ -39,9 +39,15 @@ READS = (
 ACTS = (
     Case(
         tool="github_create_issue",
-        arguments={**_R, "title": "Slow", "body": "Very.", "labels": ["bug"]},
+        arguments={
+            **_R,
+            "title": "Slow",
+            "body": "Very.",
+            "labels": ["bug"],
+            "assignees": ["Bo"],
+        },
         gives='"number":3',
-        target=("github:acme/app",),
+        target=("github:@bo", "github:acme/app"),
         method="POST",
     ),
     Case(

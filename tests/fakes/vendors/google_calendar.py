@@ -173,8 +173,11 @@ class Fake(Service):
         return event
 
     async def _change(self, request: web.Request) -> Any:
-        event = self._event(request)
-        event |= self._checked(await request.json())
+        event, given = self._event(request), await request.json()
+        for name in given.keys() & {"start", "end"}:  # a patch merges; null takes a field off
+            merged = {**event[name], **given[name]}
+            given[name] = {field: value for field, value in merged.items() if value is not None}
+        event |= self._checked(given)
         self.acts.append(request.match_info["event"])
         return event
 
@@ -201,8 +204,10 @@ class Fake(Service):
             raise _bad(f"Unknown name {unknown}")
         for name in ("start", "end"):
             when = given.get(name, {})
-            if "dateTime" in when:
+            if when.get("dateTime"):
                 _moment(when["dateTime"])
+            if when.get("date") and when.get("dateTime"):
+                raise _bad("Invalid start or end time.")
         for each in given.get("attendees", ()):
             if "@" not in each["email"]:
                 raise _bad("Invalid attendee email.")

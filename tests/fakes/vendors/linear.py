@@ -41,7 +41,7 @@ ACTS = (
         tool="linear_create_issue",
         arguments={"team": "ENG", "title": "Slow", "assignee": "bo@acme.example"},
         gives="Slow",
-        target=("linear:ENG",),
+        target=("linear:ENG", "linear:bo@acme.example"),
         method="POST",
         holding="mutation",
     ),
