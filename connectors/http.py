@@ -221,6 +221,7 @@ class Http:
                 # A redirect of the owner's own host could lead anywhere in his network.
                 allow_redirects=not (request.act or own),
                 max_redirects=REDIRECTS,
+                middlewares=None if request.act else (_kept_from_others(request),),
                 timeout=aiohttp.ClientTimeout(
                     total=request.limits.seconds, sock_connect=CONNECT, sock_read=QUIET
                 ),
@@ -230,6 +231,7 @@ class Http:
         except (
             aiohttp.ClientConnectorError,
             aiohttp.InvalidURL,
+            aiohttp.NonHttpUrlClientError,
             aiohttp.TooManyRedirects,
         ) as error:
             cause = getattr(error, "os_error", None)
@@ -275,6 +277,24 @@ class Http:
         if lane is None:
             lane = self._lanes[request.lane] = _Lane(request.limits)
         return lane
+
+
+def _kept_from_others(request: Request) -> aiohttp.ClientMiddlewareType:
+    """Make what keeps a redirected READ from giving its headers, and so its key, to another host.
+
+    aiohttp itself leaves out Authorization only.
+    """
+    home = _place(request.url)
+
+    async def sent(
+        going: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if _place(str(going.url)) != home:
+            for name in request.headers:
+                going.headers.popall(name, None)
+        return await handler(going)
+
+    return sent
 
 
 async def _never_again(
@@ -505,6 +525,11 @@ def _public(host: str) -> bool:
                 address = ipaddress.IPv4Address(int(address) >> behind & 0xFFFFFFFF)
                 break
     return address.is_global and not address.is_multicast
+
+
+def _place(url: str) -> tuple[str, str, int]:
+    """Return the origin of an address, its scheme too: what is read on the way is elsewhere."""
+    return urlsplit(url).scheme, *_origin(url)
 
 
 def _origin(url: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ import pytest
 import stamina
 from aiohttp import web
 
+from connectors import http
 from connectors.http import Http, Limits, Request, ServiceRefused, Unsure
 from connectors.registry import Connectors
 from engine.errors import ToolError
@@ -88,6 +89,47 @@ async def test_a_private_address_is_not_asked(service: Echo, host: str) -> None:
         await http.request(_request(f"http://{host}:{port}/echo"))
     await http.close()
     assert service.seen == []
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "said"),
+    [
+        pytest.param("http://169.254.169.254/", "not a public address", id="X-09-an-address"),
+        pytest.param("http://localhost:{port}/echo", "not a public address", id="X-09-a-name"),
+        pytest.param("http://[::1]:{port}/echo", "not a public address", id="X-09-in-brackets"),
+        pytest.param("file:///etc/passwd", "cannot be reached", id="X-09-a-file"),
+        pytest.param("gopher://x.test/", "cannot be reached", id="X-09-another-scheme"),
+    ],
+)
+async def test_a_redirect_leads_no_further_inside_than_an_address(
+    service: Echo, monkeypatch: pytest.MonkeyPatch, elsewhere: str, said: str
+) -> None:
+    """Only the service's own address counts as public here, and only for the first hop."""
+    hops = iter([True])
+    monkeypatch.setattr(http, "_public", lambda _host: next(hops, False))
+    out = Http()
+    service.elsewhere = elsewhere.format(port=service.url.rpartition(":")[2])
+    with pytest.raises(ToolError, match=said):
+        await out.request(_request(f"{service.url}/moved"))
+    await out.close()
+    assert {seen.path for seen in service.seen} == {"/moved"}
+
+
+async def test_no_key_follows_a_redirect_to_another_host(
+    service: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its header is called; on the same host it is still needed."""
+    monkeypatch.setattr(http, "_public", lambda _host: True)
+    keys = {"Authorization": "Bearer very-secret", "X-Api-Key": "very-secret"}
+    out = Http()
+    async with Echo() as other:
+        for elsewhere in (f"{service.url}/echo", f"{other.url}/echo"):
+            service.elsewhere = elsewhere
+            await out.request(_request(f"{service.url}/moved", headers=keys))
+        await out.close()
+        assert "very-secret" not in str(other.seen[-1].headers)
+    assert service.seen[1].path == "/echo"
+    assert [service.seen[1].headers[name] for name in keys] == list(keys.values())
 
 
 async def test_what_the_owner_has_named_is_reached(service: Echo, own: Http) -> None:
