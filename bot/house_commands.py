@@ -19,7 +19,7 @@ from engine.errors import NodError, PromptError, SessionError
 from engine.inbox import ROLES
 from engine.permissions import rules
 from engine.permissions.rules import StandingRule
-from engine.schedule import digests
+from engine.schedule import digests, leaving
 from engine.schedule.cron import zone_of
 from engine.store.base import Tx
 from personas.registry import Personas
@@ -175,12 +175,15 @@ async def _role(context: Context, given: list[str]) -> str:
         raise NodError(f"There is no role '{role}'.", f"Choose one of: {', '.join(ROLES)}.")
     if person == people.CONSOLE:
         raise NodError("Whoever runs Nod stays its owner.")
-    await context.store.write(
-        lambda tx: people.set_role(
-            tx, context.tenant, person, role, by=context.person.id, now=context.house.now()
-        )
-    )
-    return f"{person} is {role} from now on."
+    by, now = context.person.id, context.house.now()
+
+    def work(tx: Tx) -> list[str]:
+        people.set_role(tx, context.tenant, person, role, by=by, now=now)
+        return leaving.rest(tx, context.tenant, person, by, now) if role == "guest" else []
+
+    rested = await context.store.write(work)
+    told = f" At rest from now on: {', '.join(rested)} of theirs." if rested else ""
+    return f"{person} is {role} from now on.{told}"
 
 
 async def _settings(context: Context, given: list[str]) -> str:

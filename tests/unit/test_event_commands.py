@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bot.commands import run
-from engine import inbox, sessions
+from engine import inbox, people, sessions
 from engine.errors import NodError
 from engine.inbox import Person
-from engine.schedule import named, schedules, wakes
+from engine.schedule import named, schedules, subscriptions, wakes
+from engine.schedule.words import When
 from engine.store.base import Store
 from tests.fakes.chat import Chat, chatting
 from tests.fakes.scripted import ScriptedModel
@@ -153,3 +155,39 @@ async def test_nobody_sees_or_calls_off_the_wakes_of_another(chat: Chat) -> None
     assert await do(chat, "wakes", role="member", by="bo") == "Nothing is to go on by itself."
     with pytest.raises(NodError, match="somebody else"):
         await do(chat, f"wakes cancel {wake}", role="member", by="bo")
+
+
+async def test_what_somebody_planned_who_is_sent_away_comes_to_rest(chat: Chat) -> None:
+    def plan(tx: Any) -> str:
+        role = {"role": "member", "by": "console", "now": NOW}
+        bo = people.add_person(tx, "local", "slack", "U2", name="Bo", **role)
+        for owner in (bo.id, "console"):
+            made = chat.context.house.open(tx, f"console:{owner}", owner, NOW)
+            session = sessions.get(tx, made)
+            wakes.add(tx, session, NOW + 60, "say hello", NOW)
+            words: dict[str, Any] = {"task": "look", "any_of": (), "all_of": (), "window": 60.0}
+            subscriptions.add(tx, session=session, source="slack:T1/C1", **words, now=NOW)
+            schedules.add(
+                tx,
+                tenant="local",
+                owner=owner,
+                title="Daily",
+                when=When(zone="UTC", cron="0 8 * * *"),
+                instructions="Look.",
+                home="console:main",
+                persona="cowork",
+                model="practice:test",
+                now=NOW,
+            )
+        return bo.id
+
+    bo = await chat.store.write(plan)
+    assert "At rest" not in await do(chat, f"role {bo} operator")
+    told = await do(chat, f"role {bo} guest")
+    assert "At rest from now on: 1 schedule, 1 watch, 1 wake of theirs." in told
+    planned = await chat.store.read(lambda tx: schedules.listed(tx, "local"))
+    assert {each.owner: each.enabled for each in planned} == {bo: False, "console": True}
+    watched = await chat.store.read(lambda tx: subscriptions.listed(tx, "local"))
+    assert {each.owner: each.status for each in watched} == {bo: "paused", "console": "active"}
+    woken = await chat.store.read(lambda tx: wakes.waiting(tx, "local"))
+    assert [each.owner for each in woken] == ["console"]
