@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from engine.canonical import clean
+from engine.canonical import clean, defused
 
 __all__ = ["code", "cut", "defused", "fenced", "plain", "visible"]
 
 # Formatting characters that turn text around or hide it; a joiner inside an emoji is none.
 _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}\u2028\u2029]")
-_TAG = re.compile(r"<(?=\s*/?\s*nod-)", re.IGNORECASE)
 
 
 def plain(text: str) -> str:
@@ -30,11 +29,6 @@ def visible(text: str) -> str:
 
 def _is_seen(character: str) -> bool:
     return character == " " or unicodedata.category(character)[0] not in "CZ"
-
-
-def defused(text: str) -> str:
-    """Return a person's text in which nothing looks like a mark that only Nod may write."""
-    return _TAG.sub("‹", clean(text))
 
 
 def code(text: str) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.mcp_schemas import defused, shortened
+from connectors.mcp_schemas import shortened
 from connectors.mcp_tools import taint_of
-from engine.canonical import dumps, loads
+from engine.canonical import defused, dumps, loads
 from engine.tools.base import Artifact, Result, ToolContext
 
 __all__ = ["contents_of", "prompt_of", "result_of"]

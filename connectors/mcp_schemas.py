@@ -6,11 +6,10 @@ could hold up the process, and the server checks its own patterns anyway.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from engine.canonical import dumps
+from engine.canonical import defused, dumps
 from engine.models.schemas import resolve
 
 __all__ = ["Unfit", "clean"]
@@ -20,8 +19,6 @@ SIZE = 60_000
 DEPTH = 24
 #: Characters of one description.
 DESCRIPTION = 400
-
-_NOTE = re.compile(r"<(?=\s*/?\s*nod-)", re.IGNORECASE)
 
 _DROPPED = frozenset(
     "pattern patternProperties format $id $anchor $dynamicRef $dynamicAnchor $comment $vocabulary "
@@ -82,11 +79,6 @@ def _cleaned(schema: Any, depth: int) -> Any:
         else:
             made[key] = _cleaned(value, depth + 1)
     return made
-
-
-def defused(text: str) -> str:
-    """Return outside text in which nothing looks like a note that only Nod writes."""
-    return _NOTE.sub("‹", text)
 
 
 def shortened(text: str, limit: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-__all__ = ["argument_hash", "clean", "digest", "dumps", "loads"]
+__all__ = ["argument_hash", "clean", "defused", "digest", "dumps", "loads"]
 
 
 def clean(text: str) -> str:
@@ -16,6 +17,15 @@ def clean(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+#: What begins or ends a mark in which only the runtime speaks to a model.
+_MARK = re.compile(r"<(?=\s*/?\s*nod-)", re.IGNORECASE)
+
+
+def defused(text: str) -> str:
+    """Return somebody's text, cleaned, in which nothing looks like a mark that only Nod writes."""
+    return _MARK.sub("‹", clean(text))
 
 
 def dumps(value: Any) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import artifacts
-from engine.canonical import digest, dumps, loads
+from engine.canonical import defused, digest, dumps, loads
 from engine.errors import NeedsConnection, ToolError
 from engine.events import Event, Kind
 from engine.sandbox.base import Executor, ShellState
@@ -166,8 +166,9 @@ async def act(engine: Engine, tool: Tool, call: Call, ctx: ToolContext) -> Ran:
         named = ("connector", "account", "why", "person", "title")
         return Ran(result=None, lacks={name: getattr(error, name) for name in named})
     except ToolError as error:
-        said = Result(text=str(error), ok=False, taint=error.taint)
-        return Ran(result=said, content=f"Error: {error}")
+        words = defused(str(error))
+        said = Result(text=words, ok=False, taint=error.taint)
+        return Ran(result=said, content=f"Error: {words}")
     except TimeoutError:
         return _failed(call, f"{tool.name} took longer than {tool.timeout:g} s.")
     except Exception as error:  # noqa: BLE001  # broad: a tool is a plug-in border
@@ -200,8 +201,10 @@ def make_folders(engine: Engine, session: str) -> None:
 async def _within_budget(
     engine: Engine, tool: Tool, call: Call, ctx: ToolContext, result: Result
 ) -> Ran:
+    # A file's own text stays as it is, to be edited; what comes from outside never speaks as us.
+    whole = defused(result.text) if result.taint else result.text
     text, spilled = await artifacts.budget(
-        result.text, tool.result_budget, ctx.keep, f"{tool.name}-{call.id}"
+        whole, tool.result_budget, ctx.keep, f"{tool.name}-{call.id}"
     )
     made = (*result.artifacts, *((spilled,) if spilled else ()))
     kept = [await _kept(engine.data, each, result.taint) for each in made]
