@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import ipaddress
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -404,6 +405,8 @@ def _refuse(request: Request, reply: Reply) -> None:
     if status >= 500 and not (status == 503 and wait and not request.act):
         raise Unsure(f"{request.service} failed with {status}.")
     words = _words(reply)
+    if status == 403 and _SLOWER.search(words):
+        status = 429
     said = f": {words}" if words else "."
     what = f"{request.service} {_MEANING.get(status, f'refused it ({status})')}{said}"
     if status == 429 or wait:
@@ -411,6 +414,9 @@ def _refuse(request: Request, reply: Reply) -> None:
         raise ServiceRefused(status, what, f"Try again in {pause:.0f} s.", pause)
     raise ServiceRefused(status, what)
 
+
+#: What Google (usage limits) and GitHub (secondary rate limits) say with 403, where others say 429.
+_SLOWER = re.compile(r"rate ?limit", re.I)
 
 _MEANING = {
     400: "does not understand the request",

@@ -312,3 +312,12 @@ async def test_more_people_than_can_be_asked_about_are_not_left_out_silently(day
     asked = {"people": ["a@b.example"] * 51, "begin": "2026-03-02T08:00:00Z"}
     with pytest.raises(ToolError, match="At most 50"):
         await days.call("google_calendar_busy", {**asked, "end": "2026-03-02T09:00:00Z"})
+
+
+async def test_a_403_that_says_to_slow_down_is_no_refusal_of_rights(files: Desk) -> None:
+    """So Google tells that a limit is reached (docs: handle errors, 403)."""
+    error = {"errors": [{"reason": "userRateLimitExceeded"}], "message": "Rate Limit Exceeded"}
+    files.service.fail(Fault(status=403, body={"error": {"code": 403, **error}}))
+    with pytest.raises(ServiceRefused, match="asks to slow down") as refused:
+        await files.call("google_drive_search", {"words": "plan"})
+    assert refused.value.retry_after == 60.0
