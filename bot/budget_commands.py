@@ -41,11 +41,18 @@ async def _budget(context: Context, given: list[str]) -> str:
         return "\n".join(found) or f"There are no budgets. {_EXAMPLES}"
     if verb == "remove":
         start = _unquoted(rest)
-        return await context.store.write(lambda tx: _remove(tx, context, start))
+        told, moved = await context.store.write(lambda tx: _remove(tx, context, start))
+        return _gone_on(context, told, moved)
     said = f"{verb} {rest}" if verb != "set" else _unquoted(rest)
-    told, at_work = await context.store.write(lambda tx: _set(tx, context, said.strip()))
-    for session in at_work:
+    told, moved = await context.store.write(lambda tx: _set(tx, context, said.strip()))
+    return _gone_on(context, told, moved)
+
+
+def _gone_on(context: Context, told: str, moved: list[str]) -> str:
+    """Wake what is to look at its budgets again; return what is told."""
+    for session in moved:
         context.enqueue(session)
+    context.poke()  # cards may have been decided
     return told
 
 
@@ -76,10 +83,12 @@ def _line(tx: Tx, found: Standing) -> str:
     return line
 
 
-def _remove(tx: Tx, context: Context, start: str) -> str:
-    budget = budgets.find(tx, context.tenant, start)
-    budgets.remove(tx, budget, context.person, context.house.now())
-    return f"The budget of {budget} for {plain(budgets.whose(tx, budget))} is removed."
+def _remove(tx: Tx, context: Context, start: str) -> tuple[str, list[str]]:
+    """Remove a budget; return what is told, and the sessions that waited for it."""
+    budget, now = budgets.find(tx, context.tenant, start), context.house.now()
+    budgets.remove(tx, budget, context.person, now)
+    told = f"The budget of {budget} for {plain(budgets.whose(tx, budget))} is removed."
+    return told, budgets.release(tx, budget, context.person, context.surface, now)
 
 
 def _set(tx: Tx, context: Context, said: str) -> tuple[str, list[str]]:
@@ -97,7 +106,8 @@ def _set(tx: Tx, context: Context, said: str) -> tuple[str, list[str]]:
         now=context.house.now(),
     )
     told = f"{budget} for {plain(budgets.whose(tx, budget))} ({budget.id}), in {budget.zone}."
-    return f"{told}{_unpriced(context, limits)}", budgets.stir(tx, context.tenant)
+    waited = budgets.release(tx, budget, context.person, context.surface, context.house.now())
+    return f"{told}{_unpriced(context, limits)}", waited + budgets.stir(tx, context.tenant)
 
 
 def _unpriced(context: Context, limits: Limits) -> str:

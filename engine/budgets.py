@@ -42,6 +42,7 @@ __all__ = [
     "listed",
     "over",
     "put",
+    "release",
     "remove",
     "schedule_removed",
     "standing",
@@ -440,11 +441,32 @@ def answered(tx: Tx, prompt: Prompt, by: Person, now: float) -> list[str]:
     if row is not None:
         found = _standing(tx, _budget(row), asked["period"])
         _more(tx, found, asked, bool(answer.get("raise")), by, now)
+    return _let_go(tx, prompt.tenant, asked["id"], answer, by, prompt.resolved_on, now)
+
+
+def release(tx: Tx, budget: Budget, by: Person, surface: str, now: float) -> list[str]:
+    """Let turns that wait on a card look again: their budget was changed or removed.
+
+    Return their sessions, to be woken; one that is over the new limit asks anew.
+    """
+    answer = {"kind": "approve", "raise": True}
+    return _let_go(tx, budget.tenant, budget.id, answer, by, surface, now)
+
+
+def _let_go(
+    tx: Tx,
+    tenant: str,
+    budget: str,
+    answer: Mapping[str, Any],
+    by: Person,
+    surface: str,
+    now: float,
+) -> list[str]:
     moved = []
-    for other in tx.all("budget_cards", tenant=prompt.tenant, prefix=f"budget:{asked['id']}:%"):
-        waiting = inbox.prompt_from(other)
+    for row in tx.all("budget_cards", tenant=tenant, prefix=f"budget:{budget}:%"):
+        waiting = inbox.prompt_from(row)
         if inbox.may_answer(waiting, by):
-            inbox.resolve(tx, waiting.id, answer, by, prompt.resolved_on, now)
+            inbox.resolve(tx, waiting.id, answer, by, surface, now)
             moved += [waiting.session] if waiting.session else []
     return moved
 

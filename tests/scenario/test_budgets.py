@@ -446,3 +446,38 @@ async def test_a_budget_set_in_the_middle_of_a_turn_holds_at_its_next_call(
         gate.set()
         await world.settle()
         assert end(await world.log(session)) == ("error", "budget")
+
+
+@pytest.mark.parametrize(
+    ("change", "goes_on"),
+    [
+        pytest.param("removed", True, id="removed"),
+        pytest.param("raised", True, id="raised"),
+        pytest.param("kept", False, id="set-anew-and-still-used-up"),
+    ],
+)
+async def test_turns_that_wait_for_a_budget_look_again_when_it_is_changed_or_removed(
+    store: Store, tmp_path: Path, change: str, goes_on: bool
+) -> None:
+    async with running(store, tmp_path, ScriptedModel(then=said(cost=0.5))) as world:
+        made = await budget(world, soft=0.5)
+        session = await world.open()
+        await world.turn(session, "Hi")
+        assert end(await world.turn(session, "More")) == ("parked", "")
+        [card] = await world.pending(session)
+
+        def alter(tx: Tx) -> list[str]:
+            if change == "removed":
+                budgets.remove(tx, made, OWNER, NOON)
+            else:
+                given = Limits(unit="money", period="day", soft=5.0 if change == "raised" else 0.5)
+                budgets.put(tx, "local", "tenant", "", given, zone="UTC", by=OWNER, now=NOON)
+            return budgets.release(tx, made, OWNER, "phone", NOON)
+
+        [moved] = await store.write(alter)
+        world.dispatcher.enqueue(moved)
+        await world.settle()
+        status, _ = end(await world.log(session))
+        assert (status == "completed") == goes_on
+        waiting = await world.pending(session)
+        assert len(waiting) == (0 if goes_on else 1) and card.id not in {p.id for p in waiting}
