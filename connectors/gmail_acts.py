@@ -23,18 +23,26 @@ RECENT = 200
 
 
 async def _was_sent(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
-    """Look for the call's own header among what was sent since."""
-
-    def shown(sent: Mapping[str, Any]) -> Result | None:
-        ours = api.ctx.call in heads_of(sent).values()
-        return api.result({"id": sent["id"], "thread": sent["threadId"]}) if ours else None
-
-    return await sought(_sent_since(api, float(seen) - APART), RECENT, shown)
+    return await _among(api, "SENT", float(seen) - APART)
 
 
-async def _sent_since(api: Api, moment: float) -> AsyncIterator[Mapping[str, Any]]:
-    """Give what was sent, the newest first, up to a message from before the moment."""
-    asked = {"labelIds": "SENT", "maxResults": RECENT}
+async def _was_drafted(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    return await _among(api, "DRAFT", float(seen) - APART)
+
+
+async def _among(api: Api, label: str, moment: float) -> Outcome:
+    """Look for the call's own header among what was sent, or drafted, since."""
+
+    def shown(found: Mapping[str, Any]) -> Result | None:
+        ours = api.ctx.call in heads_of(found).values()
+        return api.result({"id": found["id"], "thread": found["threadId"]}) if ours else None
+
+    return await sought(_since(api, label, moment), RECENT, shown)
+
+
+async def _since(api: Api, label: str, moment: float) -> AsyncIterator[Mapping[str, Any]]:
+    """Give messages of the label, the newest first, up to one from before the moment."""
+    asked = {"labelIds": label, "maxResults": RECENT}
     listed = api.pages("/messages", query=asked, items="messages", paging=following, most=RECENT)
     async for each in listed:
         found = await outside(api, each["id"], [letters.CALL_HEADER])
@@ -100,7 +108,14 @@ async def send(
     return api.result({"id": sent["id"], "thread": sent["threadId"]})
 
 
-@gmail.tool(risk=Risk.EXTERNAL, target=lambda _arguments: ["drafts"], preview=_shown)
+@gmail.tool(
+    risk=Risk.EXTERNAL,
+    target=lambda _arguments: ["drafts"],
+    paths={"files": "read"},
+    preview=_shown,
+    look_up=_was_drafted,
+    witness=when_started,
+)
 async def draft(
     api: Api,
     to: list[str],

@@ -6,13 +6,12 @@ layer with retries of its own, which would send an act twice.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from connectors.base import Api, Connector, Field, Identity, Key, Limits, OAuth, Result, Risk
-from engine.errors import ToolError
 
-__all__ = ["CONNECTOR", "blocks", "children", "plain", "questions"]
+__all__ = ["CONNECTOR", "children", "plain", "questions"]
 
 CONNECTOR = notion = Connector(
     name="notion",
@@ -43,10 +42,10 @@ CONNECTOR = notion = Connector(
     headers={"Notion-Version": "2022-06-28"},
 )
 
-#: Items of one page, characters of one piece of text, blocks of one request (docs: limits).
-PAGE, PIECE, BLOCKS = 100, 2_000, 100
-#: Blocks of one page that are read.
-READ = 1_000
+#: Items of one page (docs: limits).
+PAGE = 100
+#: Blocks of one page that are read, and requests it may take: each block with others in it is one.
+READ, ASKED = 1_000, 60
 
 
 @notion.check
@@ -126,12 +125,33 @@ async def read(api: Api, page_id: str) -> Result:
         page_id: From a search, or the end of its address.
     """
     page = await api.get("/pages/{id}", id=page_id)
-    lines = [_line(each) async for each in children(api, page_id, READ)]
+    lines = [line async for line in _lines(api, page_id)]
     values = {name: _value(each) for name, each in page["properties"].items()}
-    text = "\n".join(each for each in lines if each)
+    text = "\n".join(each for each in lines if each.strip())
     return api.result({**_row(page), "properties": values, "text": text}, _title(page))
 
 
+async def _lines(api: Api, page: str) -> AsyncIterator[str]:
+    """Give the text of a page, what lies within a block indented below it."""
+    waiting, asked, given = [(0, children(api, page, READ))], 1, 0
+    while waiting:
+        depth, rows = waiting[-1]
+        block = await anext(rows, None)
+        if block is None:
+            waiting.pop()
+            continue
+        given += 1
+        yield f"{'  ' * depth}{_line(block)}"
+        inner = block.get("has_children") and block["type"] not in _PAGES
+        if given >= READ or (inner and asked >= ASKED):
+            yield "(The page goes on; this is as far as it is read.)"
+            return
+        if inner:
+            asked += 1
+            waiting.append((depth + 1, children(api, block["id"], READ)))
+
+
+_PAGES = ("child_page", "child_database")
 _MARKS = {
     "heading_1": "# ",
     "heading_2": "## ",
@@ -147,7 +167,7 @@ def _line(block: Mapping[str, Any]) -> str:
     held = block.get(kind) or {}
     if kind == "to_do":
         return f"- [{'x' if held.get('checked') else ' '}] {plain(held['rich_text'])}"
-    if kind in ("child_page", "child_database"):
+    if kind in _PAGES:
         return f"[{held.get('title', '')}] ({kind}, {block['id']})"
     return f"{_MARKS.get(kind, '')}{plain(held.get('rich_text'))}"
 
@@ -182,23 +202,3 @@ async def query(
         async for each in found
     ]
     return api.result(rows, database_id)
-
-
-def blocks(text: str) -> list[dict[str, Any]]:
-    """Return text as blocks, a paragraph each; raises ToolError when there are too many."""
-    made = [_paragraph(each) for each in text.split("\n\n") if each.strip()]
-    if len(made) > BLOCKS:
-        raise ToolError(
-            f"The text has {len(made)} paragraphs, {BLOCKS} are the limit.", "Split it."
-        )
-    return made
-
-
-def _paragraph(text: str) -> dict[str, Any]:
-    pieces = [{"type": "text", "text": {"content": each}} for each in _pieces(text)]
-    return {"object": "block", "type": "paragraph", "paragraph": {"rich_text": pieces}}
-
-
-def _pieces(text: str) -> Iterator[str]:
-    for start in range(0, len(text), PIECE):
-        yield text[start : start + PIECE]

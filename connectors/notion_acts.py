@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from connectors.base import APART, Api, Result, Risk, by_cursor, sought, when_started
 from connectors.notion import CONNECTOR as notion
-from connectors.notion import blocks, children, plain
+from connectors.notion import children, plain
+from engine.errors import ToolError
 from engine.tools.base import Outcome
 
 __all__: list[str] = []
 
+#: Characters of one piece of text, blocks of one request (docs: limits).
+PIECE, BLOCKS = 2_000, 100
 #: Blocks or comments of a page that a look-up goes through.
 RECENT = 1_000
 
@@ -116,3 +119,23 @@ async def comment(api: Api, page_id: str, text: str) -> Result:
         "POST", "/comments", json={"parent": {"page_id": page_id}, "rich_text": rich}
     )
     return api.result({"comment": said["id"]})
+
+
+def blocks(text: str) -> list[dict[str, Any]]:
+    """Return text as blocks, a paragraph each; raises ToolError when there are too many."""
+    made = [_paragraph(each) for each in text.split("\n\n") if each.strip()]
+    if len(made) > BLOCKS:
+        raise ToolError(
+            f"The text has {len(made)} paragraphs, {BLOCKS} are the limit.", "Split it."
+        )
+    return made
+
+
+def _paragraph(text: str) -> dict[str, Any]:
+    pieces = [{"type": "text", "text": {"content": each}} for each in _pieces(text)]
+    return {"object": "block", "type": "paragraph", "paragraph": {"rich_text": pieces}}
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for start in range(0, len(text), PIECE):
+        yield text[start : start + PIECE]

@@ -97,7 +97,7 @@ CONNECTORS: Mapping[str, Entry] = {
     ),
     "slack": Entry(
         module="connectors.slack",
-        more=("connectors.slack_acts",),
+        more=("connectors.slack_acts", "connectors.slack_files"),
         title="Slack",
         about="search and read as yourself; send, react, share files",
     ),

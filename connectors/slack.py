@@ -69,6 +69,7 @@ CONNECTOR = slack = Connector(
                 "users:read",
                 "chat:write",
                 "reactions:write",
+                "files:read",
                 "files:write",
             ),
             client="SLACK",
@@ -156,7 +157,7 @@ def channel_id(channel: str) -> str:
 def said(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a model needs of a message."""
     kept = {name: message[name] for name in ("ts", "thread_ts", "reply_count") if name in message}
-    files = [each.get("name", each["id"]) for each in message.get("files") or ()]
+    files = [{"id": f["id"], "name": f.get("name")} for f in message.get("files") or ()]
     by = message.get("user") or message.get("bot_id")
     return {
         "by": by,

@@ -1,8 +1,7 @@
-"""Slack as a tool: messages, reactions and files that others see, as whoever connected it."""
+"""Slack as a tool: messages and reactions that others see, as whoever connected it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +11,11 @@ from connectors.slack import CONNECTOR as slack
 from connectors.slack import channel_id
 from engine.errors import ToolError
 from engine.tools.base import Outcome
-from engine.tools.places import failure, locate, read_whole
 
-__all__: list[str] = []
+__all__ = ["place", "where"]
 
-#: Characters of one message (docs: chat.postMessage), bytes of one file.
-TEXT, FILE = 40_000, 50_000_000
+#: Characters of one message (docs: chat.postMessage).
+TEXT = 40_000
 #: Messages of one page and of a look-up.
 PAGE, RECENT = 200, 1_000
 #: The type of the metadata that holds the id of the call (docs: message metadata).
@@ -26,9 +24,29 @@ MARK = "nod_call"
 _next = by_cursor("response_metadata.next_cursor", "cursor")
 
 
-def _place(arguments: Mapping[str, Any]) -> list[str]:
+def place(arguments: Mapping[str, Any]) -> list[str]:
     thread = arguments.get("thread") or ""
     return [f"{arguments['channel']}/{thread}" if thread else str(arguments["channel"])]
+
+
+async def where(api: Api, arguments: Mapping[str, Any]) -> str:
+    """Return the channel as a person knows it, with its id, and the thread."""
+    channel, thread = channel_id(arguments["channel"]), arguments.get("thread")
+    try:
+        found = (await api.get("/conversations.info", query={"channel": channel}))["channel"]
+        named = f"#{found['name']} ({channel})" if found.get("name") else channel
+    except ServiceRefused:  # a direct message, which this sign-in does not see
+        named = channel
+    return f"{named}, in the thread {thread}" if thread else named
+
+
+async def _text_shown(api: Api, arguments: Mapping[str, Any]) -> str:
+    return f"To {await where(api, arguments)}:\n\n{arguments['text']}"
+
+
+async def _mark_shown(api: Api, arguments: Mapping[str, Any]) -> str:
+    there = await where(api, arguments)
+    return f":{arguments['emoji'].strip(':')}: on the message {arguments['ts']} in {there}"
 
 
 async def _was_sent(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
@@ -46,7 +64,13 @@ async def _was_sent(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcom
     return await sought(pages, RECENT, shown)
 
 
-@slack.tool(risk=Risk.EXTERNAL, target=_place, look_up=_was_sent, witness=when_started)
+@slack.tool(
+    risk=Risk.EXTERNAL,
+    target=place,
+    preview=_text_shown,
+    look_up=_was_sent,
+    witness=when_started,
+)
 async def send(api: Api, channel: str, text: str, thread: str = "") -> Result:
     """Send a message as the person who connected Slack; Nod's own answers need no tool.
 
@@ -72,6 +96,7 @@ async def send(api: Api, channel: str, text: str, thread: str = "") -> Result:
 @slack.tool(
     risk=Risk.EXTERNAL,
     target=lambda arguments: [f"{arguments['channel']}/{arguments['ts']}"],
+    preview=_mark_shown,
     idempotent=True,
 )
 async def react(api: Api, channel: str, ts: str, emoji: str) -> Result:
@@ -89,32 +114,3 @@ async def react(api: Api, channel: str, ts: str, emoji: str) -> Result:
         if "already_reacted" not in str(error):
             raise
     return api.result({"reacted": emoji})
-
-
-@slack.tool(risk=Risk.EXTERNAL, target=_place, paths={"path": "read"})
-async def share_file(
-    api: Api, channel: str, path: str, comment: str = "", thread: str = ""
-) -> Result:
-    """Share a file in a channel or thread.
-
-    Args:
-        channel: The channel's id.
-        path: The file.
-        comment: A line that goes with it.
-        thread: The ts of the thread's first message.
-    """
-    real = locate(api.ctx, path)
-    try:
-        data = await asyncio.to_thread(read_whole, real, FILE)
-    except OSError as error:
-        raise failure(path, error) from error
-    asked = {"filename": real.name, "length": len(data)}
-    place = await api.get("/files.getUploadURLExternal", query=asked)
-    json: dict[str, Any] = {"files": [{"id": place["file_id"], "title": real.name}]}
-    json |= {"channel_id": channel_id(channel), "initial_comment": comment}
-    if thread:
-        json["thread_ts"] = thread
-    # Until it is completed nobody sees what was uploaded.
-    await api.upload(place["upload_url"], data)
-    done = await api.send("POST", "/files.completeUploadExternal", json=json)
-    return api.result({"file": done["files"][0]["id"]}, channel)

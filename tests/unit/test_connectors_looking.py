@@ -220,3 +220,15 @@ async def test_a_page_shorter_than_asked_for_leaves_nothing_out(at_desk: Any) ->
             Fault(status=200, body={"comments": service.comments["OPS-1"][:2], "total": 5}),
         )
         assert (await desk.call("jira_read", {"issue": "OPS-1"})).text.count("Here, too") == 5
+
+
+async def test_a_page_is_read_with_what_lies_within_its_blocks(at_desk: Any) -> None:
+    async with at_desk("notion") as (desk, service):
+        toggle = {**service.blocks["page-1"][1], "id": "t-1", "has_children": True}
+        inner = {**service.blocks["page-1"][1]}
+        service.blocks["page-1"].append(toggle)
+        service.blocks["t-1"] = [inner]
+        text = (await desk.call("notion_read", {"page_id": "page-1"})).text
+        assert "\\n  Step one" in text
+        service.blocks["page-1"] += [toggle] * 80
+        assert "goes on" in (await desk.call("notion_read", {"page_id": "page-1"})).text

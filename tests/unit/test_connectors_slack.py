@@ -69,3 +69,32 @@ async def test_links_are_not_looked_into(desk: Desk) -> None:
     await desk.call("slack_send", {**C, "text": "https://evil.example/?q=secret"})
     assert desk.service.acts[0]["unfurl_links"] is False
     assert desk.service.acts[0]["unfurl_media"] is False
+
+
+async def test_a_file_that_somebody_shared_is_saved(desk: Desk) -> None:
+    await desk.call("slack_save_file", {"file_id": "F2", "path": "plan.txt"})
+    assert (desk.ctx.cwd / "plan.txt").read_bytes() == b"the plan"
+
+
+async def test_the_token_goes_to_slack_and_nobody_else(desk: Desk) -> None:
+    with pytest.raises(ToolError, match="not kept by Slack"):
+        await desk.call("slack_save_file", {"file_id": "F3", "path": "plan.txt"})
+    assert not (desk.ctx.cwd / "plan.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "shown"),
+    [
+        ("slack_send", {"text": "Hi all", "thread": "17.1"}, "To #alerts (C0000000001), in the"),
+        ("slack_react", {"ts": "17.1", "emoji": ":eyes:"}, ":eyes: on the message 17.1 in #alerts"),
+        ("slack_share_file", {"path": "plan.txt"}, "plan.txt, to #alerts (C0000000001)"),
+        ("slack_send", {"text": "Hi", "channel": "D0000000009"}, "To D0000000009:"),
+    ],
+    ids=["send", "react", "file", "direct"],
+)
+async def test_a_card_names_the_channel_as_people_do(
+    desk: Desk, tool: str, arguments: dict[str, str], shown: str
+) -> None:
+    found = desk.tool(tool)
+    assert found.preview is not None
+    assert shown in await found.preview(desk.ctx, found.check({**C, **arguments}))

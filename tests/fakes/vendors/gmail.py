@@ -68,12 +68,16 @@ class Fake(Service):
 
     def routes(self) -> None:
         self.mail: dict[str, dict[str, Any]] = {}
+        #: (id of the record, message) in order, and the first id that can still be asked for.
+        self.history: list[tuple[int, dict[str, Any]]] = []
+        self.oldest = 0
         self.put(
             "m1", _letter("Bo <bo@acme.example>", "Report of March", "All is well.", "march.csv")
         )
         self.put("m2", _letter("payroll@acme.example", "Your pay", "Secret sum."))
         self.put("m3", _letter("Cy <cy@other.example>", "Doctor", "On Friday."), "Label_2")
         self.on("GET", "/profile", self._profile)
+        self.on("GET", "/history", self._history)
         self.on("GET", "/labels", self._labels)
         self.on("GET", "/messages", self._list)
         self.on("GET", "/messages/{id}", self._read)
@@ -86,9 +90,38 @@ class Fake(Service):
         kept = {"id": id, "threadId": f"t-{id}", "labelIds": ["INBOX", "UNREAD", *labels]}
         kept["internalDate"] = "1772438400000"
         self.mail[id] = {**kept, "letter": letter}
+        self.history.append((self._latest() + 7, self.mail[id]))
+
+    def _latest(self) -> int:
+        return self.history[-1][0] if self.history else 1_000
 
     async def _profile(self, request: web.Request) -> Any:
-        return {"emailAddress": f"{self.who(request)}@acme.example"}
+        own = {"emailAddress": f"{self.who(request)}@acme.example"}
+        return own | {"historyId": str(self._latest())}
+
+    async def _history(self, request: web.Request) -> Any:
+        query = request.query
+        if set(query) - {"startHistoryId", "historyTypes", "labelId", "maxResults", "pageToken"}:
+            raise _bad("Unknown name")
+        if query.get("historyTypes") != "messageAdded" or query.get("labelId") not in _LABELS:
+            raise _bad("Invalid value")
+        start = query.get("startHistoryId", "")
+        if not start.isdigit() or int(start) < self.oldest:
+            raise Refused(404, _error(404, "Requested entity was not found."))
+        size, first = int(query.get("maxResults", 100)), int(query.get("pageToken", 0))
+        if not 1 <= size <= 500:
+            raise _bad("Invalid maxResults")
+        found = [
+            _record(id, each)
+            for id, each in self.history
+            if id > int(start) and query["labelId"] in each["labelIds"]
+        ]
+        page: dict[str, Any] = {"historyId": str(self._latest())}
+        if found[first : first + size]:  # the real one leaves out an empty list
+            page["history"] = found[first : first + size]
+        if len(found) > first + size:
+            page["nextPageToken"] = str(first + size)
+        return page
 
     async def _labels(self, request: web.Request) -> Any:
         return {"labels": [{"id": id, "name": name} for id, name in _LABELS.items()]}
@@ -142,8 +175,10 @@ class Fake(Service):
         given = await request.json()
         if set(given) != {"message"}:
             raise _bad("Unknown name")
-        self.acts.append(self._taken(given["message"]))
-        return {"id": "r1", "message": {"id": "d1"}}
+        id = f"d{len(self.acts) + 1}"
+        self.mail[id] = self._taken(given["message"]) | {"id": id, "labelIds": ["DRAFT"]}
+        self.acts.append(id)
+        return {"id": f"r-{id}", "message": {"id": id}}
 
     async def _modify(self, request: web.Request) -> Any:
         message, given = self._message(request), await request.json()
@@ -174,6 +209,12 @@ class Fake(Service):
         if getattr(self, "many", False) and id.startswith("m"):
             return {**self.mail["m1"], "id": id}
         raise Refused(404, _error(404, "Requested entity was not found."))
+
+
+def _record(id: int, message: dict[str, Any]) -> dict[str, Any]:
+    brief = {name: message[name] for name in ("id", "threadId")}
+    added = [{"message": {**brief, "labelIds": message["labelIds"]}}]
+    return {"id": str(id), "messages": [brief], "messagesAdded": added}
 
 
 def _letter(sender: str, subject: str, text: str, attached: str = "") -> bytes:

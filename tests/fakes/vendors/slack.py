@@ -65,6 +65,9 @@ class Fake(Service):
             ("conversations.replies", self._thread),
             ("users.list", self._people),
             ("files.getUploadURLExternal", self._place),
+            ("files.info", self._file),
+            ("conversations.info", self._about),
+            ("kept/F2", self._kept),
         ):
             self.on("GET", f"/{method}", handler)
         for method, handler in (
@@ -130,6 +133,20 @@ class Fake(Service):
         if int(request.query["length"]) < 1:
             raise _refused("length_too_short")
         return {"ok": True, "file_id": "F1", "upload_url": f"{self.url}/upload/F1"}
+
+    async def _file(self, request: web.Request) -> Any:
+        places = {"F2": f"{self.url}/kept/F2", "F3": "https://drive.example/F3"}
+        if request.query["file"] not in places:
+            raise _refused("file_not_found")
+        file = {"id": request.query["file"], "name": "plan.txt"}
+        return {"ok": True, "file": file | {"url_private_download": places[file["id"]]}}
+
+    async def _about(self, request: web.Request) -> Any:
+        self._channel(request.query["channel"])
+        return {"ok": True, "channel": {"id": "C0000000001", "name": "alerts"}}
+
+    async def _kept(self, request: web.Request) -> Any:
+        return web.Response(body=b"the plan")
 
     async def _take(self, request: web.Request) -> Any:
         if "Authorization" in request.headers:
