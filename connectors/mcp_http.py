@@ -107,11 +107,12 @@ class _Door(httpx2.AsyncClient):
             if request.method != "POST":
                 raise
             return _answer(request, FAILED, f"broke off ({type(error).__name__})")
-        if request.method == "POST":
-            hidden = self._hidden | words_of([request.headers.get("authorization", "")])
-            response.stream = _Limited(response.stream, hidden)  # type: ignore[arg-type]
-            if response.status_code >= 400:
-                return await _meant(request, response)
+        hidden = self._hidden | words_of([request.headers.get("authorization", "")])
+        endless = request.method == "GET"
+        body = _Limited(response.stream, hidden, endless=endless)  # type: ignore[arg-type]
+        response.stream = body
+        if request.method == "POST" and response.status_code >= 400:
+            return await _meant(request, response)
         return response
 
 
@@ -146,11 +147,17 @@ def _answer(request: httpx2.Request, code: int, text: str) -> httpx2.Response:
 
 
 class _Limited(httpx2.AsyncByteStream):
-    """A body that ends with an error where it grows too long; comes line by line, blotted."""
+    """A body that ends with an error where it grows too long; comes line by line, blotted.
 
-    def __init__(self, body: httpx2.AsyncByteStream, hidden: frozenset[str]) -> None:
+    Of an `endless` one, which only brings events, each line may be that long.
+    """
+
+    def __init__(
+        self, body: httpx2.AsyncByteStream, hidden: frozenset[str], *, endless: bool
+    ) -> None:
         self._body = body
         self._hidden = hidden
+        self._endless = endless
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left, held = ANSWER, list[bytes]()
@@ -163,6 +170,7 @@ class _Limited(httpx2.AsyncByteStream):
                 if newline:
                     yield blotted(b"".join([*held, lines, newline]), self._hidden)
                     held.clear()
+                    left = ANSWER if self._endless else left
                 held.append(rest)
             yield blotted(b"".join(held), self._hidden)
         except httpx2.TransportError as error:  # the SDK would take down the whole connection
