@@ -99,6 +99,9 @@ async def test_nothing_a_model_writes_pings_or_unfurls_in_posts_edits_or_files(
     await desk.surface.upload(desk.channel, [tmp_path / "a.txt"], Message(text=text), "act:c/1")
     raw = " ".join(each["content"] for each in desk.fake.of(desk.fake.general))
     assert "@everyone" not in raw and "<@7>" not in raw  # and the fake says that nobody was told
+    bodies = [body for _, path, body in desk.fake.done if "/messages" in path]
+    quiet = {"parse": [], "replied_user": False}
+    assert [each["allowed_mentions"] for each in bodies] == [quiet] * 3
 
 
 async def test_a_footer_is_one_small_line_below(desk: Desk) -> None:

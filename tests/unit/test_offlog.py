@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot import answers, cards, pressing
+from bot import answers, cards, follower, pressing
 from bot.outbox import Shown
 from bot.surfaces.base import Message, Pressed, SurfaceError
 from engine.inbox import Prompt
@@ -127,6 +127,20 @@ async def test_a_slow_place_holds_no_other(chat: Chat, surface: Watched) -> None
     await due(chat, "c", "memory:quick", 3.0, text="also shown")
     chat.presenter.poke()
     await surface.until(lambda platform: len(platform.of("memory:quick")) == 2)
+
+
+async def test_a_platform_that_hangs_holds_no_other(
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "POSTING", 1)
+    hung, other = MemorySurface("hung"), MemorySurface("other")
+    hung.slow["hung:x"] = asyncio.Event()
+    model = ScriptedModel(then="Good morning.")
+    async with chatting(sqlite_store, tmp_path, model, surfaces=[hung, other]) as chat:
+        for home in ("hung:x", "other:x"):
+            await chat.world.say(await chat.world.open(home), "hello")
+            await chat.world.settle()
+        await other.until(lambda platform: platform.of("other:x") == ["Good morning."])
 
 
 async def test_rows_that_cannot_be_shown_starve_no_newer_one(chat: Chat, surface: Watched) -> None:

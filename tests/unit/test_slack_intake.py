@@ -510,6 +510,7 @@ async def test_what_was_said_in_owned_threads_meanwhile_is_picked_up_in_order(
         )
         await fake.say("more", thread=root.ts)
         await fake.say("and more", thread=root.ts, user="UBEN")
+        await fake.say("Nod's own answer", thread=root.ts, user="UBOTT1")
         await fake.direct_say("in the dm")
         async with desk(tmp_path, sqlite_store, fake, owned=owned) as made:
             await fake.until(lambda: len(made.taken) == 3)

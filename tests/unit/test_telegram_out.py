@@ -322,6 +322,8 @@ async def test_equal_edits_are_skipped_and_not_modified_is_a_success(desk: Desk)
     stranger = f"{BOT}/{GROUP}/{desk.fake.of(GROUP)[0].id}"
     desk.fake.fail("editMessageText", 400, "Bad Request: message is not modified: …")
     await desk.surface.edit(stranger, Message(text="other"))
+    edits = [name for name, _ in desk.fake.calls].count("editMessageText")
+    assert edits == 1, "it is tried in no other form"
 
 
 # -- files

@@ -120,6 +120,18 @@ async def test_replies_in_an_owned_thread_need_no_mention(chat: Chat) -> None:
     assert (reply.status, reply.session) == ("accepted", first.session)
 
 
+async def test_stop_is_the_owners_word_and_of_who_may_steer_everything(chat: Chat) -> None:
+    first = await chat.take(said("hello", person=BO))
+    await chat.take(said("stop", "e2"))  # Ana is an owner
+    other = await chat.take(said("@Nod hello", "e3", target="memory:T1/C1/7"))
+    await chat.take(said("stop", "e4", target="memory:T1/C1/7", person=BO, addressed=False))
+    kinds = [
+        [row["kind"] for row in await chat.rows("mail_waiting", session=each.session)]
+        for each in (first, other)
+    ]
+    assert kinds == [["message", "stop"], ["message", "message"]]
+
+
 async def test_a_channel_can_ask_for_mentions(chat: Chat) -> None:
     first = await chat.take(said("@Nod hello"))
     context = chat.context.of(OWNER, THREAD)
@@ -524,7 +536,7 @@ async def test_an_event_that_always_fails_is_held_after_three_tries(
         return routed(tx, house, message)
 
     monkeypatch.setattr(routing, "route", crash)
-    for _ in range(quarantine.TRIES - 1):
+    for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             await chat.take(said("@Nod hello"))
     assert (await chat.take(said("@Nod hello"))).status == "held"
@@ -554,7 +566,7 @@ async def test_what_is_held_can_be_dropped(chat: Chat, monkeypatch: pytest.Monke
         raise ZeroDivisionError
 
     monkeypatch.setattr(routing, "route", crash)
-    for _ in range(quarantine.TRIES - 1):
+    for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             await chat.take(said("@Nod hello"))
     await chat.take(said("@Nod hello"))
