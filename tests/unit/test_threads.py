@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot import cards, completing, quarantine, routing
+from bot import cards, completing, routing
 from bot.commands import run
 from bot.hearing import Ear, NotHeard
 from bot.surfaces.base import Attachment, Author, Edited, Line, Pressed, Said, SurfaceError
