@@ -73,9 +73,11 @@ async def _expanded(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
         if "fault" not in found:
             return found
         fault = found["fault"]
-    raise ToolError(
+    unread = ToolError(
         f"The calendar {name} cannot be read: {fault[:300]}.", "Export it again as an .ics file."
     )
+    unread.taint = f"calendar:{name}"  # what is wrong with it is told in its own words
+    raise unread
 
 
 def _checked_day(day: str) -> str:

@@ -137,8 +137,11 @@ async def test_one_broken_event_does_not_hide_the_others(ctx: ToolContext) -> No
 async def test_a_file_that_is_no_calendar_is_named_with_the_cause(
     ctx: ToolContext, text: str
 ) -> None:
-    with pytest.raises(ToolError, match=r"calendar c\.ics cannot be read: it is no iCalendar"):
+    with pytest.raises(
+        ToolError, match=r"calendar c\.ics cannot be read: it is no iCalendar"
+    ) as unread:
         await listed(ctx, text)
+    assert unread.value.taint == "calendar:c.ics", "a fault may be told in the file's own words"
 
 
 async def test_a_rule_without_end_is_ended(
