@@ -211,13 +211,21 @@ async def _hosted(context: Context, given: list[str]) -> str:
 
 
 async def _remove(context: Context, given: list[str]) -> str:
-    await _changed(
-        context,
+    name, servers = given[0], _servers(context)
+    opened = await context.store.write(
         lambda tx: mcp_kept.remove(
-            tx, context.tenant, given[0], by=context.person.id, now=context.house.now()
-        ),
+            tx, context.tenant, name, by=context.person.id, now=context.house.now()
+        )
     )
-    return f"{given[0]} is removed, and the standing rules about it have ended."
+    if context.connecting is not None:
+        for account in opened:
+            await context.connecting.forget(account)
+    await servers.forget(name, opened)
+    await servers.apply()
+    parts = [f"{name} is removed, and the standing rules about it have ended."]
+    if opened:
+        parts.append("It is disconnected, and what opened it is forgotten.")
+    return " ".join(parts)
 
 
 async def _on(context: Context, given: list[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -195,6 +195,8 @@ class Servers:
                 _log.error("MCP servers were not looked at: %s", error)
 
     async def _start(self, server: Server) -> None:
+        if server.oauth:
+            await self._another_under(server)
         ports = Ports(
             secret=self._vault.get,
             auth=self._sign,
@@ -268,6 +270,30 @@ class Servers:
             raise NodError(f"{name} has no sign-in.", "Only a server added with --oauth has.")
         await mcp_oauth.register(server, redirect, self._oauth_file(name), self._vault)
 
+    async def forget(self, name: str, opened: Iterable[Account]) -> None:
+        """Forget how a server was signed in to: what opens these accounts, and who Nod is there."""
+        from connectors import mcp_oauth
+        from connectors.credentials import secret_name
+
+        for each in opened:
+            await asyncio.to_thread(self._vault.delete, secret_name(each.id))
+        await asyncio.to_thread(mcp_oauth.forget, name, self._oauth_file(name), self._vault)
+
+    async def _another_under(self, server: Server) -> None:
+        """Keep what opens another server that had this name from being sent to this one."""
+        from connectors import mcp_oauth
+
+        opened = await self._accounts(server.name)
+        file = self._oauth_file(server.name)
+        if not opened and not await asyncio.to_thread(file.exists):
+            return
+        if not await asyncio.to_thread(mcp_oauth.fits, file, server):
+            await self.forget(server.name, opened)
+
+    async def _accounts(self, name: str) -> list[Account]:
+        found = await self._store.read(lambda tx: accounts.listed(tx, self._tenant))
+        return [each for each in found if each.connector == group_of(name)]
+
     def _as_connector(self, name: str) -> Connector:
         """Return the server as a connector, once it is known how to connect it; blocking."""
         from connectors import mcp_oauth
@@ -286,11 +312,9 @@ class Servers:
     async def _sign(self, server: Server) -> Signed | None:
         if not server.oauth:
             return None
-        group = group_of(server.name)
-        found = await self._store.read(lambda tx: accounts.listed(tx, self._tenant))
-        own = [each for each in found if each.connector == group]
+        own = await self._accounts(server.name)
         if not own:
-            raise NeedsConnection(group, "", "it is not connected yet")
+            raise NeedsConnection(group_of(server.name), "", "it is not connected yet")
         account = min(own, key=lambda each: (each.status != "ok", not each.shared))
         self._opened[server.name] = account.id
         return await self._signed(account)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from connectors import accounts
+from connectors.accounts import Account
 from connectors.mcp_servers import Server, read_server, read_servers
 from engine import audit
 from engine.canonical import dumps, loads
@@ -91,8 +93,12 @@ def add(tx: Tx, tenant: str, name: str, table: Mapping[str, Any], *, by: str, no
     _audit(tx, tenant, "granted", by, name, server.fingerprint, now)
 
 
-def remove(tx: Tx, tenant: str, name: str, *, by: str, now: float) -> None:
-    """Forget a server a command added, with its switches; its standing rules end."""
+def remove(tx: Tx, tenant: str, name: str, *, by: str, now: float) -> list[Account]:
+    """Forget a server a command added, with its switches; its standing rules end.
+
+    Returns the accounts it was signed in to with, which are dropped: the caller forgets what opens
+    them once this is committed.
+    """
     held = kept(tx, tenant)
     if name not in held.servers:
         raise NodError(
@@ -105,7 +111,12 @@ def remove(tx: Tx, tenant: str, name: str, *, by: str, now: float) -> None:
     for each in rules.list_rules(tx, tenant):
         if each.revoked_at is None and each.rule.tool.startswith(f"mcp_{name}_"):
             rules.revoke(tx, tenant, each.rule.id, now)
+    opened = [each for each in accounts.listed(tx, tenant) if each.connector == f"mcp:{name}"]
+    for account in opened:
+        tx.run("connection_drop", id=account.id)
+        _audit(tx, tenant, "disconnected", by, name, account.id, now)
     _audit(tx, tenant, "revoked", by, name, "", now)
+    return opened
 
 
 def switch(tx: Tx, tenant: str, name: str, *, on: bool, by: str, now: float) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from connectors.base import Ground
     from engine.tools.base import Tool
 
-__all__ = ["McpAccount", "Registration", "held", "register"]
+__all__ = ["McpAccount", "Registration", "fits", "forget", "held", "register"]
 
 #: Seconds for the server's first answer, and for a check of an account.
 ASK, CHECK = 15.0, 25.0
@@ -41,6 +41,7 @@ class Vault(Protocol):
 
     def get(self, name: str) -> str: ...
     def set(self, name: str, value: str) -> None: ...
+    def delete(self, name: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,26 @@ def held(file: Path) -> Registration:
         raise NodError(
             "It was not looked up yet how to connect it.", f"/mcp connect {name}"
         ) from error
+
+
+def fits(file: Path, server: Server) -> bool:
+    """Say whether what was found is about the server that has this name now; blocking."""
+    from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+
+    found = _before(file)
+    asked = resource_url_from_server_url(server.url)
+    return found is not None and check_resource_allowed(
+        requested_resource=asked, configured_resource=found.resource
+    )
+
+
+def forget(name: str, file: Path, vault: Vault) -> None:
+    """Forget what was found about the server, and who Nod is there if it registered; blocking."""
+    found = _before(file)
+    file.unlink(missing_ok=True)
+    if found is not None and found.own:
+        for end in ("ID", "SECRET"):
+            vault.delete(f"{_client(name)}_CLIENT_{end}")
 
 
 async def register(server: Server, redirect: str, file: Path, vault: Vault) -> None:

@@ -29,6 +29,8 @@ class SignIn:
         self.resources: list[str] = []
         #: Says of itself that it is another server.
         self.resource = ""
+        #: What the server and its token endpoint were sent: credentials, forms.
+        self.sent: list[str] = []
 
     async def protected(self, request: web.Request) -> web.Response:
         resource = self.resource or self.server.url
@@ -61,10 +63,13 @@ class SignIn:
         return web.json_response({**asked, **made}, status=201)
 
     async def token(self, request: web.Request) -> web.Response:
-        self.resources.append(str((await request.post()).get("resource")))
+        form = await request.post()
+        self.sent.append(str(dict(form)))
+        self.resources.append(str(form.get("resource")))
         return await self.oauth.token(request)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.sent.append(request.headers.get("Authorization", ""))
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or token not in self.oauth.live:
             where = (

@@ -271,6 +271,42 @@ async def test_a_sign_in_elsewhere_inside_the_network_is_not_asked(nod: App, far
         assert not inside.clients
 
 
+@pytest.mark.parametrize("first", ["remove far", ""], ids=["removed", "replaced"])
+async def test_what_opens_a_server_is_sent_to_no_other_that_takes_its_name(
+    nod: App, far: SignIn, tmp_path: Path, first: str
+) -> None:
+    await signed(nod, far)
+    await ready(nod)
+    old = {*far.oauth.live, *far.oauth.refresh}
+    async with signed_in() as other:
+        for _ in range(9):
+            other.oauth.grant()  # its tokens are called otherwise
+        if first:
+            assert "what opened it is forgotten" in await said(nod, first)
+            assert await nod.store.read(lambda tx: accounts.listed(tx, "local")) == []
+            assert not list((tmp_path / "data" / "mcp").glob("far.oauth.json"))
+        told = await said(nod, f"add far {other.server.url} --oauth", "shell:nod")
+        assert "connect" in told
+        kept = " ".join(nod._secrets.values())
+        assert [each for each in old if each in kept] == []
+        assert "is connected" in await visited(other, await said(nod, "connect far"))
+        await ready(nod)
+        assert await called(nod, tmp_path) == "42"
+        assert len(other.clients) == 1, "Nod is registered there anew"
+        assert [each for each in old if each in str(other.sent)] == []
+
+
+async def test_a_server_that_is_switched_off_and_on_stays_connected(
+    nod: App, far: SignIn, tmp_path: Path
+) -> None:
+    await signed(nod, far)
+    await ready(nod)
+    await said(nod, "off far")
+    await said(nod, "on far")
+    await ready(nod)
+    assert await called(nod, tmp_path) == "42"
+
+
 async def test_hosted_servers_are_listed(nod: App) -> None:
     told = await said(nod, "hosted")
     assert "`linear` **Linear**" in told
