@@ -25,6 +25,7 @@ __all__ = [
     "listed",
     "mark",
     "named",
+    "reachable",
     "share",
     "usable",
 ]
@@ -106,11 +107,16 @@ def usable(tx: Tx, session: Session, connector: str = "") -> list[Account]:
     to connect it again.
     """
     shut = gates.closed(tx, session)
-    rows = tx.all("connections_usable", tenant=session.tenant, principal=session.owner)
-    found = [_account(row) for row in rows]
+    found = reachable(tx, session)
     return [
         each for each in found if each.connector not in shut and connector in ("", each.connector)
     ]
+
+
+def reachable(tx: Tx, session: Session) -> list[Account]:
+    """Return the accounts of the session's owner and shared ones, also where they are off."""
+    rows = tx.all("connections_usable", tenant=session.tenant, principal=session.owner)
+    return [_account(row) for row in rows]
 
 
 def find(tx: Tx, tenant: str, owner: str, connector: str, label: str = "") -> Account:
@@ -153,6 +159,7 @@ def disconnect(tx: Tx, account: Account, *, by: str, now: float) -> int:
     """
     _may(account, by)
     tx.run("connection_drop", id=account.id)
+    tx.run("sources_forget", account=account.id)
     ended = _end_rules(tx, account, [account.owner], now)
     _noted(tx, account, "disconnected", by, now)
     return ended

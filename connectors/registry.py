@@ -17,13 +17,14 @@ from connectors import accounts, gates
 from connectors.accounts import Account
 from connectors.secrets import Secrets
 from engine import sessions
+from engine.clock import Now, system_now
 from engine.errors import NeedsConnection, NodError, ToolError
 from engine.sessions import Session
 from engine.store.base import Store, Tx
 from engine.tools.base import Registry, Tool
 
 if TYPE_CHECKING:  # aiohttp is loaded with the first connector
-    from connectors.base import Auth, Connector, Credentials, Ground, Identity
+    from connectors.base import Auth, Connector, Credentials, Found, Ground, Identity
 
 __all__ = [
     "CONNECTORS",
@@ -33,6 +34,7 @@ __all__ = [
     "connector_tools",
     "load",
     "secrets_of",
+    "sources",
     "ways",
     "write_sample_calendar",
 ]
@@ -52,21 +54,25 @@ class Entry:
     open: bool = False
     #: Modules that declare the rest of its tools.
     more: tuple[str, ...] = ()
+    #: Its sources: events <connector>-<source> come of them.
+    sources: tuple[str, ...] = ()
 
 
 #: Name of a connector -> its module, which holds a `CONNECTOR`.
 CONNECTORS: Mapping[str, Entry] = {
     "github": Entry(
         module="connectors.github",
-        more=("connectors.github_code", "connectors.github_acts"),
+        more=("connectors.github_code", "connectors.github_acts", "connectors.github_news"),
         title="GitHub",
         about="issues, pull requests, reviews, checks, deployments, files",
+        sources=("review",),
     ),
     "mail": Entry(
         module="connectors.mail",
         more=("connectors.mail_reads", "connectors.mail_acts"),
         title="Mail",
         about="search, read, mark and send mail of any provider",
+        sources=("message",),
     ),
     "feeds": Entry(
         module="connectors.feeds",
@@ -106,12 +112,14 @@ CONNECTORS: Mapping[str, Entry] = {
         more=("connectors.google_calendar_acts",),
         title="Google Calendar",
         about="calendars, events, free times",
+        sources=("soon",),
     ),
     "gmail": Entry(
         module="connectors.gmail",
         more=("connectors.gmail_acts",),
         title="Gmail",
         about="search, read, label, draft and send mail",
+        sources=("message",),
     ),
     "google_drive": Entry(
         module="connectors.google_drive",
@@ -159,6 +167,15 @@ def ways(name: str) -> tuple[Auth, ...]:
     return load(name).auth
 
 
+def sources(catalogue: Mapping[str, Entry] = CONNECTORS) -> dict[str, tuple[str, str]]:
+    """Return the events that connectors bring: name -> (connector, its source)."""
+    return {
+        f"{name}-{source}": (name, source)
+        for name, entry in catalogue.items()
+        for source in entry.sources
+    }
+
+
 class Connectors:
     """The connectors of a running Nod; the tools of those that are of use are in the registry.
 
@@ -177,6 +194,7 @@ class Connectors:
         tenant: str,
         options: Mapping[str, Mapping[str, Any]],
         catalogue: Mapping[str, Entry] = CONNECTORS,
+        now: Now = system_now,
     ) -> None:
         self._store = store
         self._tools = tools
@@ -184,6 +202,7 @@ class Connectors:
         self._tenant = tenant
         self._options = options
         self._catalogue = catalogue
+        self._now = now
         #: By the connector whose address the owner has named; "" for all others.
         self._standing: dict[str, Ground] = {}
         self._added: dict[str, Connector] = {}
@@ -219,12 +238,27 @@ class Connectors:
         connector = await self.add(account.connector)
         return await connector.identity(self._ground(account.connector), account)
 
+    @property
+    def sources(self) -> Mapping[str, tuple[str, str]]:
+        """The events they bring: name -> (connector, its source)."""
+        return sources(self._catalogue)
+
+    async def look(self, account: Account, source: str, seen: Any) -> tuple[Found, float]:
+        """Return what is new in the account, and the seconds until the next look makes sense.
+
+        `seen` is that of the look before, None for the first. Raises what a READ raises.
+        """
+        connector = await self.add(account.connector)
+        (meant,) = (each for each in connector.sources if each.name == source)
+        found = await connector.look(self._ground(account.connector), account, meant, seen)
+        return found, meant.every
+
     def hands(self, tx: Tx, session: Session) -> frozenset[str]:
         """Return the names of the tools that are not for the session: not connected, or muted."""
         if not self._added:
             return frozenset()
-        usable = {each.connector for each in accounts.usable(tx, session)}
         muted = gates.closed(tx, session)
+        usable = {each.connector for each in accounts.reachable(tx, session)}
         return frozenset(
             tool
             for name, connector in self._added.items()
@@ -273,5 +307,6 @@ class Connectors:
                 credentials=self._credentials,
                 choose=self.choose,
                 options=self._options,
+                now=self._now,
             )
         return ground
