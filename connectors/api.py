@@ -235,15 +235,21 @@ class Api:
                         size += len(piece)
             return size
 
-        size = await self._opened(request, written)
-        await asyncio.to_thread(self._put, part, to)
+        try:
+            size = await self._opened(request, written)
+            await asyncio.to_thread(self._put, part, to)
+        finally:
+            await asyncio.to_thread(part.unlink, missing_ok=True)
         return self.result(f"Saved as {to}, {size:,} bytes.")
 
     async def save(self, to: str, data: bytes) -> Result:
         """Write `data` into the new file `to`; see `download`."""
         part = self.ctx.keep / f"{self.ctx.call}.part"
-        await asyncio.to_thread(part.write_bytes, data)
-        await asyncio.to_thread(self._put, part, to)
+        try:
+            await asyncio.to_thread(part.write_bytes, data)
+            await asyncio.to_thread(self._put, part, to)
+        finally:
+            await asyncio.to_thread(part.unlink, missing_ok=True)
         return self.result(f"Saved as {to}, {len(data):,} bytes.")
 
     def _put(self, part: Path, to: str) -> None:
@@ -256,8 +262,6 @@ class Api:
             raise ToolError(f"There is a file {to} already.", "Choose another name.") from None
         except OSError as error:
             raise failure(to, error) from error
-        finally:
-            part.unlink()
 
     def result(
         self, data: Any, source: str = "", *, shown: Mapping[str, Any] | None = None

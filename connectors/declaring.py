@@ -119,6 +119,10 @@ def _previewed(
 ) -> Callable[[ToolContext, Mapping[str, Any]], Awaitable[str]]:
     async def shown(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         opened = await api(ctx, arguments, rehearsed=True)
+        told = await told_by(opened, arguments)
+        return f"As {opened.account.label}:\n{told}" if opened.account else told
+
+    async def told_by(opened: Api, arguments: Mapping[str, Any]) -> str:
         if preview is not None:
             with understood(opened):
                 return await preview(opened, _own(arguments))

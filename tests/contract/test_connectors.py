@@ -118,7 +118,7 @@ async def test_a_preview_shows_the_act_and_does_nothing(desk: Desk, case: Case) 
     tool = desk.tool(case.tool)
     assert tool.preview is not None
     shown = await tool.preview(desk.ctx, tool.check(case.arguments))
-    assert shown.strip()
+    assert shown.startswith("As ana:\n") and shown.removeprefix("As ana:").strip()
     assert desk.service.acts == []
     assert "token-1" not in shown
 

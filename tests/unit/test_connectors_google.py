@@ -186,6 +186,14 @@ async def test_a_download_renews_a_token_that_ended(sqlite_store: Store, tmp_pat
     assert (desk.ctx.cwd / "words.txt").read_bytes() == b"plain words"
 
 
+async def test_a_download_that_fails_leaves_nothing_behind(files: Desk) -> None:
+    files.service.fail(Fault(), *[Fault(how="truncated")] * 4)
+    for path in ("in.pdf", "../../outside.pdf"):
+        with pytest.raises(ToolError):
+            await files.call("google_drive_export", {"file_id": "doc", "path": path})
+    assert list(files.ctx.keep.iterdir()) == []
+
+
 async def test_a_document_is_not_saved_as_what_it_cannot_be(files: Desk) -> None:
     with pytest.raises(ToolError, match="as what"):
         await files.call("google_drive_export", {"file_id": "d1", "path": "plan"})
@@ -256,7 +264,8 @@ async def test_of_a_cancelled_event_little_is_left_and_that_is_enough(
         arguments = cancel.check({"event_id": json.loads(told.text)["id"]})
         await desk.call(cancel.name, arguments)
         assert cancel.preview is not None and create.look_up is not None
-        assert await cancel.preview(desk.ctx, arguments) == "It was cancelled before."
+        shown = await cancel.preview(desk.ctx, arguments)
+        assert shown == "As ana:\nIt was cancelled before."
         outcome = await create.look_up(desk.ctx, create.check(made), None)
     assert outcome.found is LookUp.HAPPENED
 
@@ -321,3 +330,16 @@ async def test_a_403_that_says_to_slow_down_is_no_refusal_of_rights(files: Desk)
     with pytest.raises(ServiceRefused, match="asks to slow down") as refused:
         await files.call("google_drive_search", {"words": "plan"})
     assert refused.value.retry_after == 60.0
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("create_event", {"title": "Lunch", "begin": "2026-03-02", "end": "2026-03-03"}),
+        ("update_event", {"event_id": "e1", "title": "Lunch"}),
+        ("cancel_event", {"event_id": "e1"}),
+    ],
+)
+async def test_whoever_is_invited_is_told(days: Desk, tool: str, arguments: dict[str, str]) -> None:
+    await days.call(f"google_calendar_{tool}", arguments)
+    assert days.service.seen[-1].query["sendUpdates"] == "all"
