@@ -46,6 +46,7 @@ from bot.terminal import Seat
 from bot.web import Web
 from connectors.mcp_house import Servers
 from connectors.registry import CONNECTORS, Entry, connector_tools, secrets_of
+from connectors.sources import check_event
 from engine import people, sessions
 from engine.clock import Now, mint, system_now
 from engine.errors import StoreError
@@ -172,8 +173,8 @@ class App:
             alone=self._alone,
             on_due=self._poke,
         )
-        later = schedule_tools(self.store, settings.zone, self._carded)
-        later += event_tools(self.store, settings.zone, self._carded)
+        later = schedule_tools(self.store, settings.zone, self._carded, check_event)
+        later += event_tools(self.store, settings.zone, self._carded, check_event)
         later += job_tools(self.store, settings.zone, self._jobs.nudge)
         tools = [*standard_tools(), *later, *connector_tools()]
         personas = Personas.load(settings.data / "personas")
@@ -196,6 +197,7 @@ class App:
             tenant=TENANT,
             options=settings.connectors,
             catalogue=ChainMap(entries, dict(CONNECTORS)),
+            on_event=self._poke,
         )
         self._mcp = Servers(
             written=settings.mcp,
@@ -285,6 +287,7 @@ class App:
         )
         await self._listen()
         await enter(self._jobs)
+        await enter(self._hands.sources)
         self._stack.push_async_callback(_ended, self._background())
 
     async def _listen(self) -> None:
@@ -455,6 +458,7 @@ class App:
         self.alarm.nudge()
         self._intake.nudge()
         self._mcp.nudge()
+        self._hands.sources.nudge()
 
     def _background(self) -> list[asyncio.Task[None]]:
         """Begin what may take its time now that we are ready."""

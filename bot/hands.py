@@ -10,6 +10,7 @@ from bot.connect import Connecting
 from connectors.credentials import Credentials
 from connectors.oauth import Vendor
 from connectors.registry import CONNECTORS, Connectors, Entry, Secrets, load
+from connectors.sources import Sources
 from engine.clock import Now
 from engine.store.base import Store
 from engine.tools.base import Registry
@@ -27,6 +28,7 @@ class Hands:
     Args:
         tools: where their tools go.
         options: connector -> its table of the settings, such as `base_url`.
+        on_event: called when something came of a connector by itself; must not wait.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Hands:
         tenant: str,
         options: Mapping[str, Mapping[str, Any]],
         catalogue: Mapping[str, Entry] = CONNECTORS,
+        on_event: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -58,6 +61,11 @@ class Hands:
             tenant=tenant,
             options=options,
             catalogue=catalogue,
+            now=now,
+        )
+        #: To be entered once there is something to wake.
+        self.sources = Sources(
+            store=store, connectors=self.connectors, now=now, tenant=tenant, on_event=on_event
         )
 
     async def __aenter__(self) -> Hands:

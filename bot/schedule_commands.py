@@ -14,6 +14,7 @@ from bot import listings, routing, unclear, zones
 from bot.answers import show_in
 from bot.commanding import Command, Context
 from bot.surfaces.links import link
+from connectors.sources import check_event
 from engine import people
 from engine.errors import ScheduleError, Unclear
 from engine.schedule import fires, proposals, runs, schedules
@@ -134,6 +135,7 @@ def _moment(once: Schedule) -> str:
 
 def _propose(tx: Tx, context: Context, proposal: Proposal) -> str:
     now = context.house.now()
+    _check(tx, context, proposal)
     prompt = proposals.propose(tx, proposal, now)
     show_in(tx, prompt, context.target, now)
     return f"I understood: {proposal.when}. Nothing is scheduled before you confirm the card."
@@ -212,8 +214,15 @@ def _exact(tx: Tx, context: Context, proposal: Proposal) -> str:
     return _made(tx, context, proposal)
 
 
+def _check(tx: Tx, context: Context, proposal: Proposal) -> None:
+    """Raise ScheduleError when it waits for an event that cannot come."""
+    if proposal.when.event:
+        check_event(tx, context.tenant, proposal.owner, proposal.when.event)
+
+
 def _made(tx: Tx, context: Context, proposal: Proposal) -> str:
     now = context.house.now()
+    _check(tx, context, proposal)
     made = proposals.begin(tx, proposal, context.person, now)
     line = f" ({made.cron})" if made.cron and not made.when.event else ""
     coming = proposals.coming(made.when, made.policy, now, 1) if made.cron else []

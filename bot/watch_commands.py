@@ -11,6 +11,7 @@ from bot import routing
 from bot.answers import show_in
 from bot.commanding import Command, Context
 from bot.markup import code, cut, plain
+from connectors.sources import check_event
 from engine.errors import ScheduleError
 from engine.schedule import promises, subscriptions
 from engine.schedule.promises import EVENT, WINDOW, Asked
@@ -90,7 +91,9 @@ def _cleaned(words: list[str]) -> list[str]:
 
 def _source(tx: Tx, context: Context, place: str, *, event: bool) -> str:
     if event or place.startswith(EVENT):
-        return f"{EVENT}{place.removeprefix(EVENT)}"
+        name = place.removeprefix(EVENT)
+        check_event(tx, context.tenant, context.person.id, name)
+        return f"{EVENT}{name}"
     return routing.meant(tx, context.tenant, context.target, place)
 
 

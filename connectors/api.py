@@ -62,7 +62,7 @@ class Api:
     """What a connector's function works with: one account of one service, for one call.
 
     Args:
-        ctx: of the call; None outside of one, for a check.
+        ctx: of the call; None outside of one, for a check or a look at a source.
         rehearsed: reads are done; the first act is not, and raises Planned.
     """
 
@@ -89,6 +89,10 @@ class Api:
         """The call's context; a check has none."""
         assert self._ctx is not None, "only a call has a context"
         return self._ctx
+
+    def now(self) -> float:
+        """Return the time, epoch seconds, also outside of a call."""
+        return self._ctx.now() if self._ctx else self._ground.now()
 
     @property
     def http(self) -> Http:

@@ -29,8 +29,9 @@ from connectors.api import (
     was_saved,
     when_started,
 )
-from connectors.declaring import Declaration, Declared, made, understood
+from connectors.declaring import Declaration, Declared, Found, Poll, Source, made, understood
 from connectors.http import Http, Limits, Reply
+from engine.clock import Now, system_now
 from engine.tools.base import Result, Risk, Tool
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Auth",
     "Connector",
     "Field",
+    "Found",
     "Ground",
     "Identity",
     "Key",
@@ -145,6 +147,7 @@ class Ground:
     choose: Callable[[str, str, str], Awaitable[Account]]
     #: Connector -> its table of the settings: `base_url`, and what it reads itself.
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    now: Now = system_now
 
 
 Check = Callable[[Api], Awaitable[Identity]]
@@ -153,7 +156,7 @@ Fault = Callable[[Reply], Exception | None]
 
 @dataclass(slots=True, kw_only=True)
 class Connector:
-    """A service Nod can work with. The decorators `tool` and `check` fill it in."""
+    """A service Nod can work with; the decorators `tool`, `source` and `check` fill it in."""
 
     #: Lower case, letters and digits: the beginning of its tools' names and targets.
     name: str
@@ -174,6 +177,7 @@ class Connector:
     fault: Fault | None = None
     checked: Check | None = None
     declared: list[Declaration] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
 
     @property
     def open(self) -> bool:
@@ -202,6 +206,18 @@ class Connector:
 
         return declare
 
+    def source(self, name: str, *, every: float) -> Callable[[Poll], Poll]:
+        """Declare the decorated function as a look at what is new, at most every `every` seconds.
+
+        Its first sentence tells people when the event <connector>-<name> comes.
+        """
+
+        def declare(poll: Poll) -> Poll:
+            self.sources.append(Source(name=name, every=every, poll=poll))
+            return poll
+
+        return declare
+
     def check(self, check: Check) -> Check:
         """Declare how it is seen, in one request, that the credentials work and whose they are."""
         self.checked = check
@@ -214,6 +230,12 @@ class Connector:
     def target(self, name: str, account: str = "") -> str:
         """Return the exact target of a standing rule: github:acme/app, or … (work)."""
         return f"{self.name}:{name}{f' ({account})' if account else ''}"
+
+    async def look(self, ground: Ground, account: Account, source: Source, seen: Any) -> Found:
+        """Return what is new in the account. Raises what a READ raises."""
+        api = Api(self, ground, account, rehearsed=True)
+        with understood(api):
+            return await source.poll(api, seen)
 
     async def identity(self, ground: Ground, account: Account) -> Identity:
         """Return whom the account's credentials are for.

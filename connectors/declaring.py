@@ -18,7 +18,7 @@ from engine.tools.base import Result, Risk, Tool, ToolContext
 if TYPE_CHECKING:
     from connectors.base import Connector, Ground
 
-__all__ = ["Declaration", "Declared", "made", "understood"]
+__all__ = ["Declaration", "Declared", "Found", "Poll", "Source", "made", "understood"]
 
 #: Characters of a request on the card of an act.
 PREVIEW = 4_000
@@ -36,6 +36,31 @@ class Declaration:
 
     run: Declared
     options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a look at a source gave."""
+
+    #: (the service's own id of it, what its event carries), the oldest first. A few at most.
+    items: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    #: How far it was looked at, as JSON: the next look begins there.
+    seen: Any
+
+
+#: Looks at a source: (api, `seen` of the look before; None for the first, of which only `seen` is
+#: used). Reads little, and acts on nothing.
+Poll = Callable[[Api, Any], Awaitable[Found]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Something new of a service, as events that are named <connector>-<name>."""
+
+    name: str
+    #: Seconds between two looks.
+    every: float
+    poll: Poll
 
 
 def made(connector: Connector, declaration: Declaration, ground: Ground) -> Tool:

@@ -13,7 +13,7 @@ from engine.errors import NodError
 from engine.sessions import Session
 from engine.store.base import Tx
 
-__all__ = ["closed", "listed", "open_again", "scope_of", "shut"]
+__all__ = ["closed", "holds", "listed", "open_again", "scope_of", "shut"]
 
 #: The kinds of scope a gate has.
 KINDS = ("persona", "channel", "person")
@@ -53,14 +53,16 @@ def listed(tx: Tx, tenant: str) -> list[tuple[str, str]]:
 def closed(tx: Tx, session: Session) -> frozenset[str]:
     """Return the names of the connectors that are off in the session."""
     found = listed(tx, session.tenant)
-    return frozenset(name for name, scope in found if _holds(scope, session))
+    where = (session.home, session.persona, session.owner)
+    return frozenset(name for name, scope in found if holds(scope, *where))
 
 
-def _holds(scope: str, session: Session) -> bool:
+def holds(scope: str, home: str, persona: str, owner: str) -> bool:
+    """Say whether a gate of this scope is one of a session that lives at `home`."""
     kind, _, name = scope.partition(":")
     if kind == "channel":
-        return any(place == name for place in _around(session.home))
-    return name == {"persona": session.persona, "person": session.owner}.get(kind)
+        return any(place == name for place in _around(home))
+    return name == {"persona": persona, "person": owner}.get(kind)
 
 
 def _around(target: str) -> Iterable[str]:

@@ -23,7 +23,7 @@ from connectors.base import (
 )
 from engine.errors import ToolError
 
-__all__ = ["CONNECTOR", "PAGE", "checks", "found", "repository"]
+__all__ = ["CONNECTOR", "PAGE", "WAITING", "checks", "found", "repository"]
 
 CONNECTOR = github = Connector(
     name="github",
@@ -58,6 +58,8 @@ CONNECTOR = github = Connector(
 
 #: Items GitHub gives in one page, and in one search.
 PAGE, FOUND = 100, 1_000
+#: Pull requests that wait for a review by the account's person, in its search words.
+WAITING = "is:open is:pr review-requested:@me archived:false"
 
 
 @github.check
@@ -117,7 +119,7 @@ async def reviews_waiting(api: Api, limit: int = 30) -> Result:
     Args:
         limit: How many, at most.
     """
-    hits = await found(api, "issues", "is:open is:pr review-requested:@me archived:false", limit)
+    hits = await found(api, "issues", WAITING, limit)
     where = [{**_brief(each), "repo": each["repository_url"].split("/repos/")[-1]} for each in hits]
     return api.result(where, "search")
 

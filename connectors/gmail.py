@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from connectors import letters
-from connectors.base import Api, Connector, Identity, Limits, Result, Risk, was_saved
+from connectors.base import Api, Connector, Found, Identity, Limits, Reply, Result, Risk, was_saved
 from connectors.google import following, oauth
 from connectors.http import ServiceRefused
 
@@ -32,6 +32,8 @@ CONNECTOR = gmail = Connector(
 _HEADS = ("From", "To", "Cc", "Subject", "Date")
 #: Messages of one search: each is a request of its own.
 MOST = 200
+#: Records of new messages of one look.
+NEW = 25
 
 
 @gmail.check
@@ -128,3 +130,50 @@ async def save_attachment(api: Api, message_id: str, name: str, path: str) -> Re
     """
     data, _ = await whole(api, message_id)
     return await api.save(path, letters.attachment(data, name))
+
+
+@gmail.source("message", every=60)
+async def message(api: Api, seen: Any) -> Found:
+    """A new message is in the inbox."""
+    if seen is None:
+        return Found(seen=(await api.get("/profile"))["historyId"])
+    latest = seen
+
+    def paging(reply: Reply, asked: Mapping[str, Any], came: int) -> Any:
+        nonlocal latest
+        latest = reply.json()["historyId"]
+        return following(reply, asked, came)
+
+    query = {"startHistoryId": seen, "historyTypes": "messageAdded", "labelId": "INBOX"}
+    pages = api.pages("/history", query=query, items="history", paging=paging, most=NEW)
+    try:
+        records = [each async for each in pages]
+    except ServiceRefused as error:
+        if error.status != 404:
+            raise
+        return await message(api, None)  # it is too long ago for Gmail to tell what came since
+    ids = [each["message"]["id"] for record in records for each in record["messagesAdded"]]
+    items = [(each["id"], each) for each in await _told(api, ids)]
+    return Found(items=items, seen=records[-1]["id"] if len(records) == NEW else latest)
+
+
+async def _told(api: Api, ids: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what an event tells of each message that is still there and may be shown."""
+    hidden = letters.Hidden(api.options.get("never_show", ()))
+    found = await asyncio.gather(*(_if_there(api, each) for each in ids))
+    there = [each for each in found if each is not None]
+    names = await labels(api) if there else {}
+    return [
+        {"id": each["id"], "from": heads.get("From", ""), "subject": heads.get("Subject", "")}
+        for each in there
+        if not hidden.hides(heads := heads_of(each), named(each, names))
+    ]
+
+
+async def _if_there(api: Api, message_id: str) -> Mapping[str, Any] | None:
+    try:
+        return await outside(api, message_id, _HEADS)
+    except ServiceRefused as error:
+        if error.status != 404:
+            raise
+        return None

@@ -6,11 +6,11 @@ Our own declarations of API v3: Google's client library is synchronous and untyp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from connectors.base import Api, Connector, Identity, Limits, Result, Risk
+from connectors.base import Api, Connector, Found, Identity, Limits, Result, Risk
 from connectors.google import following, oauth
 from engine.errors import ToolError
 
@@ -30,6 +30,9 @@ CONNECTOR = calendar = Connector(
 PAGE, DAYS, SHOWN = 250, 92, 50
 #: Calendars one question for free times may name (docs: freebusy, calendarExpansionMax).
 ASKED = 50
+
+#: How long before it begins an event is told, and how many may begin in that time.
+SOON, NEAR = timedelta(minutes=15), 50
 
 
 @calendar.check
@@ -137,3 +140,34 @@ async def busy(api: Api, people: list[str], begin: str, end: str) -> Result:
     asked = {"timeMin": begin, "timeMax": end, "items": items}
     found = (await api.ask("POST", "/freeBusy", json=asked)).json()["calendars"]
     return api.result({who: each.get("busy", each.get("errors")) for who, each in found.items()})
+
+
+@calendar.source("soon", every=120)
+async def soon(api: Api, seen: Any) -> Found:
+    """An event in the account's own calendar begins within 15 minutes."""
+    now = datetime.fromtimestamp(api.now(), UTC)
+    asked = {
+        "timeMin": now.isoformat(),
+        "timeMax": (now + SOON).isoformat(),
+        "singleEvents": True,
+        "orderBy": "startTime",
+        "maxResults": NEAR,
+    }
+    found = (await api.get("/calendars/{id}/events", query=asked, id="primary")).get("items", ())
+    near = {f"{each['id']}@{_moment(each['start'])}": each for each in found if _ahead(each, now)}
+    new = [(key, _near(each)) for key, each in near.items() if key not in (seen or ())]
+    return Found(items=new, seen=list(near))
+
+
+def _ahead(event: Mapping[str, Any], now: datetime) -> bool:
+    """Say whether the event has a time of day that is still to come, and was not declined."""
+    begins = event["start"].get("dateTime")
+    own = (each for each in event.get("attendees") or () if each.get("self"))
+    declined = any(each.get("responseStatus") == "declined" for each in own)
+    return bool(begins) and datetime.fromisoformat(begins) > now and not declined
+
+
+def _near(event: Mapping[str, Any]) -> dict[str, Any]:
+    kept = ("id", "summary", "location", "hangoutLink", "htmlLink")
+    told = {name: event[name] for name in kept if event.get(name)}
+    return {**told, "begins": _moment(event["start"]), "ends": _moment(event["end"])}

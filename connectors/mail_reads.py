@@ -6,7 +6,7 @@ import datetime as dates
 from typing import TYPE_CHECKING, Any
 
 from connectors import letters
-from connectors.base import Api, Result, Risk, was_saved
+from connectors.base import Api, Found, Result, Risk, was_saved
 from connectors.http import ServiceRefused
 from connectors.mail import CONNECTOR as mail
 from connectors.mail import in_box
@@ -19,6 +19,8 @@ __all__ = ["whole"]
 
 #: Bytes of one message; messages of one search.
 MESSAGE, MOST = 40_000_000, 200
+#: New messages of one look.
+NEW = 25
 
 
 @mail.tool(risk=Risk.READ)
@@ -145,3 +147,40 @@ async def save_attachment(
     """
     data = await whole(api, message_id, folder)
     return await api.save(path, letters.attachment(data, name))
+
+
+@mail.source("message", every=120)
+async def message(api: Api, seen: Any) -> Found:
+    """A new message is in the inbox."""
+    hidden = letters.Hidden(api.options.get("never_show", ()))
+
+    def look(box: BaseMailBox) -> tuple[dict[str, int], list[tuple[int, dict[str, str]]]]:
+        from imap_tools import A, U
+
+        # Numbers grow, and mean the same for as long as UIDVALIDITY does (RFC 3501, 2.3.1.1).
+        state = box.folder.status("INBOX", ["UIDNEXT", "UIDVALIDITY"])
+        now = {"validity": state["UIDVALIDITY"], "next": state["UIDNEXT"]}
+        if seen is None or seen["validity"] != now["validity"] or seen["next"] >= now["next"]:
+            return now, []
+        box.folder.set("INBOX", readonly=True)
+        there = sorted(int(each) for each in box.uids(A(uid=U(str(seen["next"]), "*"))))
+        new = [each for each in there if each >= seen["next"]]  # * is the last one, new or not
+        some = new[:NEW]
+        if not some:
+            return now, []
+        wanted = A(uid=[str(each) for each in some])
+        found = box.fetch(wanted, mark_seen=False, headers_only=True, bulk=NEW)
+        heads = sorted((int(each.uid or 0), _heads(each.obj)) for each in found)
+        all_of_them = len(some) == len(new) and some[-1] < now["next"]
+        return now if all_of_them else {**now, "next": some[-1] + 1}, heads
+
+    now, found = await in_box(api, look)
+    items = [
+        (
+            f"{now['validity']}:{uid}",
+            {"id": str(uid), "from": each["From"], "subject": each["Subject"]},
+        )
+        for uid, each in found
+        if not hidden.hides(each, ["INBOX"])
+    ]
+    return Found(items=items, seen=now)

@@ -39,6 +39,16 @@ def _lines(connector: Connector) -> Iterator[str]:
     yield ""
     for declaration in connector.declared:
         yield from _told(connector, declaration)
+    if connector.sources:
+        yield from (
+            "## Events",
+            "",
+            "In sessions of the person who connected it, while one waits.",
+            "",
+        )
+    for source in connector.sources:
+        text = (inspect.getdoc(source.poll) or "").partition("\n\n")[0]
+        yield f"- `{connector.name}-{source.name}`: {text} Looked at every {source.every:g} s."
 
 
 def _way(auth: Auth) -> Iterator[str]:

@@ -10,6 +10,7 @@ from engine.canonical import dumps, loads
 from engine.errors import NodError, ToolError
 from engine.schedule import named, promises, wakes
 from engine.schedule.cron import in_zone
+from engine.schedule.named import Check
 from engine.schedule.promises import WINDOW, Asked
 from engine.schedule.words import understand
 from engine.sessions import Session
@@ -21,23 +22,29 @@ __all__ = ["event_tools"]
 _ASKED = "A card asks the person; you are told what they decide. Do not wait for it."
 
 
-def event_tools(store: Store, zone: str, on_card: Callable[[], None] = lambda: None) -> list[Tool]:
+def event_tools(
+    store: Store,
+    zone: str,
+    on_card: Callable[[], None] = lambda: None,
+    check: Check = lambda *_: None,
+) -> list[Tool]:
     """Return the tools; `zone` is meant where a person has said none.
 
     `on_card` is called when a card waits to be shown; it must not wait. A call that is made again
-    after a crash finds what it wrote.
+    after a crash finds what it wrote. `check` refuses the name of an event that cannot come.
     """
-    return [_waiting(store, zone, on_card), _watching(store, on_card)]
+    return [_waiting(store, zone, on_card, check), _watching(store, on_card, check)]
 
 
-def _waiting(store: Store, default: str, on_card: Callable[[], None]) -> Tool:
+def _waiting(store: Store, default: str, on_card: Callable[[], None], check: Check) -> Tool:
     @tool(risk=Risk.CONTROL)
     async def wake_on_event(ctx: ToolContext, event: str, note: str, until: str = "") -> Result:
         """Have yourself woken here once, when a named event comes; end your turn, and go on then.
 
-        Events come from hooks that other systems call, from connectors, and from other sessions of
-        the same person: session:ID comes when that session's turn ends. One that came since this
-        turn began counts too. A person confirms it on a card, except for a session.
+        Events come from hooks that other systems call, from the person's connected accounts (such
+        as github-review; a name that is none is answered with those there are), and from other
+        sessions of theirs: session:ID comes when that session's turn ends. One that came since
+        this turn began counts too. A person confirms it on a card, except for a session.
 
         Args:
             event: Its name, for example deploy-done, or session:ID.
@@ -55,6 +62,7 @@ def _waiting(store: Store, default: str, on_card: Callable[[], None]) -> Tool:
                 _at_work(tx, session, name.removeprefix(wakes.SESSION))
                 wakes.add_on(tx, session, name, note, now, until=last, key=ctx.call)
                 return told | {"waiting": True}
+            check(tx, session.tenant, session.owner, name)
             began = tx.one("turn_began", session=session.id, seq=session.turn_seq)
             since = now if began is None else float(began["at"])
             promises.ask_wake(tx, session, name, note, now, until=last, since=since, zone=zone)
@@ -83,7 +91,7 @@ def _at_work(tx: Tx, session: Session, other: str) -> None:
         raise ToolError(f"Session {other} is not at work: its turn has ended.", "Go on without it.")
 
 
-def _watching(store: Store, on_card: Callable[[], None]) -> Tool:
+def _watching(store: Store, on_card: Callable[[], None], check: Check) -> Tool:
     @tool(risk=Risk.CONTROL)
     async def propose_watch(
         ctx: ToolContext,
@@ -106,13 +114,16 @@ def _watching(store: Store, on_card: Callable[[], None]) -> Tool:
 
         def work(tx: Tx) -> dict[str, Any]:
             session, now = sessions.get(tx, ctx.session), ctx.now()
+            place = _source(tx, session, source.strip())
+            if place.startswith(promises.EVENT):
+                check(tx, session.tenant, session.owner, place.removeprefix(promises.EVENT))
             asked = Asked(
                 tenant=session.tenant,
                 owner=session.owner,
                 home=session.home,
                 persona=session.persona,
                 model=session.model,
-                source=_source(tx, session, source.strip()),
+                source=place,
                 task=task,
                 any=tuple(any_words),
                 all=tuple(all_words),

@@ -7,6 +7,7 @@ What it brings from outside is marked, and marks every session it reaches.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.clock import mint
@@ -16,7 +17,16 @@ from engine.schedule.subscriptions import Line
 from engine.schedule.words import EVENT
 from engine.store.base import Row, Tx
 
-__all__ = ["NamedEvent", "event_name", "fire_event", "get", "quoted", "since"]
+__all__ = [
+    "Check",
+    "NamedEvent",
+    "connector_of",
+    "event_name",
+    "fire_event",
+    "get",
+    "quoted",
+    "since",
+]
 
 #: Bytes of what an event carries; more is refused where it comes in.
 PAYLOAD_LIMIT = 262_144
@@ -25,6 +35,10 @@ SHOWN = 16_000
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,79}")
 _MARK = re.compile(r"<(?=\s*/?\s*nod-)", re.IGNORECASE)
+
+
+#: (transaction, tenant, principal, name of an event): raises ScheduleError when it cannot come.
+Check = Callable[[Tx, str, str, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +77,7 @@ def fire_event(
     *,
     source: str = "",
     taint: str = "",
+    owner: str = "",
 ) -> str | None:
     """Store the event and make due what waits for it; return its id, None when it was there.
 
@@ -71,6 +86,8 @@ def fire_event(
         key: the source's own id of this event; the same name and key count once.
         source: who brings it, for example 'job:<id>'.
         taint: label of the outside text in the payload, for example 'hook:deploy-done'.
+        owner: principal whose account it is of: only what waits in sessions of theirs gets it;
+            empty: whoever waits for it.
 
     Raises ScheduleError for a name that can be none, or a payload over the limit.
     """
@@ -89,20 +106,21 @@ def fire_event(
         source=source,
         payload=payload,
         taint=taint,
+        owner=owner,
         now=now,
     )
     if not added:
         return None
-    connector = _connector_of(name, source)
-    tx.run("wakes_come", tenant=tenant, event=name, id=event, connector=connector, now=now)
-    line_of = f"{EVENT}{name}"
-    tx.run("arrivals_add", event=event, tenant=tenant, cron=line_of, connector=connector, now=now)
+    connector = connector_of(name, source)
+    whose = {"tenant": tenant, "connector": connector, "owner": owner}
+    tx.run("wakes_come", event=name, id=event, now=now, **whose)
+    tx.run("arrivals_add", event=event, cron=f"{EVENT}{name}", now=now, **whose)
     line = Line(who=source or name, text=payload, taint=taint)
-    subscriptions.hear(tx, tenant, f"event:{name}", line, now, connector)
+    subscriptions.hear(tx, tenant, f"event:{name}", line, now, connector, owner)
     return event
 
 
-def _connector_of(name: str, source: str) -> str:
+def connector_of(name: str, source: str = "") -> str:
     """Return the connector an event is of: its source says so, or its name begins with it."""
     if source.startswith("connector:"):
         return source.removeprefix("connector:")
@@ -115,9 +133,12 @@ def get(tx: Tx, event: str) -> NamedEvent | None:
     return None if row is None else _event_from(row)
 
 
-def since(tx: Tx, tenant: str, name: str, moment: float) -> NamedEvent | None:
-    """Return the first event of that name from `moment` (epoch seconds) on, or None."""
-    row = tx.one("event_since", tenant=tenant, name=name, since=moment)
+def since(tx: Tx, tenant: str, name: str, moment: float, owner: str = "") -> NamedEvent | None:
+    """Return the first event of that name from `moment` (epoch seconds) on, or None.
+
+    With `owner` also one that is for this principal alone.
+    """
+    row = tx.one("event_since", tenant=tenant, name=name, since=moment, owner=owner)
     return None if row is None else _event_from(row)
 
 

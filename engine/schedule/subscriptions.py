@@ -180,16 +180,24 @@ def heard_in(tx: Tx, tenant: str, source: str) -> bool:
 
 
 def hear(
-    tx: Tx, tenant: str, source: str, line: Line, now: float, connector: str = ""
+    tx: Tx,
+    tenant: str,
+    source: str,
+    line: Line,
+    now: float,
+    connector: str = "",
+    owner: str = "",
 ) -> tuple[bool, bool]:
     """Keep the line for every watch of the source that it concerns.
 
     `connector` is the one it comes from: a session in which that is switched off does not hear it.
+    `owner` is the principal whose account it comes from, when only their watches may hear it.
 
     Returns whether any keeps it, and whether a window began with it, so that the alarm has to look.
     """
     kept = began = False
-    for row in tx.all("watches_on", tenant=tenant, source=source, connector=connector):
+    asked = {"tenant": tenant, "source": source, "connector": connector, "owner": owner}
+    for row in tx.all("watches_on", **asked):
         watch = _watch_from(row)
         if not watch.concerns(line.text):
             continue

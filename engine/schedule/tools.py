@@ -9,6 +9,7 @@ from engine.canonical import dumps
 from engine.errors import NodError, ToolError
 from engine.schedule import proposals, wakes
 from engine.schedule.cron import in_zone
+from engine.schedule.named import Check
 from engine.schedule.proposals import Proposal, read
 from engine.schedule.words import understand
 from engine.sessions import Session
@@ -19,21 +20,24 @@ __all__ = ["schedule_tools"]
 
 
 def schedule_tools(
-    store: Store, zone: str, on_card: Callable[[], None] = lambda: None
+    store: Store,
+    zone: str,
+    on_card: Callable[[], None] = lambda: None,
+    check: Check = lambda *_: None,
 ) -> list[Tool]:
     """Return the tools; `zone` is meant where a person has said none.
 
     `on_card` is called when a card waits to be shown; it must not wait. A call that is made again
-    after a crash finds what it wrote.
+    after a crash finds what it wrote. `check` refuses the name of an event that cannot come.
     """
-    return [_proposing(store, zone, on_card), _sleeping(store, zone)]
+    return [_proposing(store, zone, on_card, check), _sleeping(store, zone)]
 
 
 def _zone(tx: Tx, session: Session, default: str) -> str:
     return people.zone_of(tx, session.tenant, session.owner) or default
 
 
-def _proposing(store: Store, default: str, on_card: Callable[[], None]) -> Tool:
+def _proposing(store: Store, default: str, on_card: Callable[[], None], check: Check) -> Tool:
     @tool(risk=Risk.CONTROL)
     async def propose_schedule(
         ctx: ToolContext,
@@ -58,6 +62,8 @@ def _proposing(store: Store, default: str, on_card: Callable[[], None]) -> Tool:
         def work(tx: Tx) -> str:
             session, now = sessions.get(tx, ctx.session), ctx.now()
             understood, said, policy = read(when, zone or _zone(tx, session, default), now)
+            if understood.event:
+                check(tx, session.tenant, session.owner, understood.event)
             proposal = Proposal(
                 tenant=session.tenant,
                 owner=session.owner,

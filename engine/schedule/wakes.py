@@ -90,7 +90,9 @@ def add_on(
     and ScheduleError for a name that can be none.
     """
     name = named.event_name(event)
-    came = None if since is None else named.since(tx, session.tenant, name, since)
+    came = None
+    if since is not None:
+        came = named.since(tx, session.tenant, name, since, session.owner)
     due = now + PATIENCE if until is None else until
     return _add(tx, session, due, note, now, key, event=name, came=came)
 

@@ -1,20 +1,24 @@
 -- name: event_add
-insert into events (id, tenant_id, name, event_key, source, payload, taint, at)
-values (:id, :tenant, :name, :key, :source, :payload, :taint, :now)
+insert into events (id, tenant_id, name, event_key, source, payload, taint, owner_id, at)
+values (:id, :tenant, :name, :key, :source, :payload, :taint, :owner, :now)
 on conflict (tenant_id, name, event_key) do nothing
 
 -- name: event_get
 select * from events where id = :id
 
 -- name: event_since
-select * from events where tenant_id = :tenant and name = :name and at >= :since
+select * from events
+where tenant_id = :tenant and name = :name and at >= :since and owner_id in ('', :owner)
 order by at, id limit 1
 
 -- Wakes that wait for it are due now; the clock delivers them.
--- Not where the connector that the event is of was switched off.
+-- Not where the connector that the event is of was switched off, nor in sessions of others than
+-- the one whose account it is of.
 -- name: wakes_come
 update wakes set event_id = :id, due = :now
 where tenant_id = :tenant and event = :event and status = 'waiting' and event_id = ''
+  and (:owner = '' or exists (
+    select 1 from sessions o where o.id = wakes.session_id and o.owner_id = :owner))
   and not exists (
     select 1 from gates g join sessions s on s.id = wakes.session_id
     where g.tenant_id = :tenant and g.connector = :connector
@@ -76,11 +80,11 @@ update hooks set calls = calls + 1, last_at = :now where id = :id and status = '
 -- name: hook_revoke
 update hooks set status = 'revoked' where id = :id
 
--- Not where the connector that the event is of was switched off.
+-- As for wakes: not where the connector was switched off, and only its owner's.
 -- name: arrivals_add
 insert into arrivals (tenant_id, event_id, schedule_id, at)
 select tenant_id, :event, id, :now from schedules
-where tenant_id = :tenant and cron = :cron and enabled = 1
+where tenant_id = :tenant and cron = :cron and enabled = 1 and (:owner = '' or owner_id = :owner)
   and not exists (
     select 1 from gates g
     where g.tenant_id = :tenant and g.connector = :connector

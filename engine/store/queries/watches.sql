@@ -13,10 +13,11 @@ select * from subscriptions where tenant_id = :tenant order by created_at, id
 select id from subscriptions
 where tenant_id = :tenant and source = :source and status = 'active' limit 1
 
--- Not where the connector that it comes from was switched off.
+-- Not where the connector that it comes from was switched off; of an account, only its owner's.
 -- name: watches_on
 select * from subscriptions
 where tenant_id = :tenant and source = :source and status = 'active'
+  and (:owner = '' or owner_id = :owner)
   and not exists (
     select 1 from gates g join sessions s on s.id = subscriptions.session_id
     where g.tenant_id = :tenant and g.connector = :connector

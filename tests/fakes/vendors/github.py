@@ -100,7 +100,7 @@ MANY = Case(
 
 _REPO = "/repos/{owner}/{repo}"
 _DIFF = "diff --git a/x b/x\n+fixed\n"
-_WHEN = "2026-03-01T08:00:00Z"
+_WHEN, _LATER = "2026-03-01T08:00:00Z", "2026-03-02T08:00:00Z"
 
 
 class Fake(Service):
@@ -162,6 +162,11 @@ class Fake(Service):
             item |= {**ends, "mergeable": True}
         return item
 
+    def ask_review(self, number: int, title: str, at: str = _LATER) -> None:
+        """Ask for a review of a pull request, which changes it at that time."""
+        self.issues[number] = self._item(number, title, pull=True) | {"updated_at": at}
+        self.waiting.append(number)
+
     def _said(self, body: str) -> dict[str, Any]:
         where = {"html_url": "https://github.com/acme/app/issues/1#c1"}
         at = _now() if self.begun else _WHEN
@@ -178,7 +183,10 @@ class Fake(Service):
         if request.match_info["what"] == "code":
             found: list[Any] = [{"path": "src/a b.py", "repository": {"full_name": "acme/app"}}]
         elif "review-requested:@me" in request.query["q"]:
+            if request.query.get("sort", "best-match") not in ("best-match", "updated"):
+                raise _invalid("sort")
             found = [self.issues[number] for number in self.waiting]
+            found.sort(key=lambda each: str(each["updated_at"]), reverse=True)
         else:
             found = list(self.issues.values())
         items, headers = self._page(request, found)

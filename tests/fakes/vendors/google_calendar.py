@@ -145,7 +145,9 @@ class Fake(Service):
                 each
                 for each in self.events.values()
                 if each["status"] != "cancelled"
-                and begin <= _moment(each["start"]["dateTime"]) < end
+                # Bounds of an event's end, and of its beginning (docs: Events, list).
+                and _moment(each["end"]["dateTime"]) > begin
+                and _moment(each["start"]["dateTime"]) < end
             ]
         first = int(query.get("pageToken", 0))
         page: dict[str, Any] = {"items": found[first : first + size]}
