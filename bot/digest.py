@@ -18,7 +18,7 @@ from bot.answers import show_in
 from bot.commanding import Command, Context
 from bot.listings import spoken
 from bot.markup import code, cut, plain
-from bot.usage_text import money
+from bot.usage_text import dollars, money
 from engine import people
 from engine.canonical import dumps
 from engine.clock import mint
@@ -99,7 +99,7 @@ def _ran(told: Told) -> Iterator[str]:
         ends = Counter(run.status for run in runs)
         said = ", ".join(f"{n} {_STATUS.get(status, status)}" for status, n in ends.items())
         cost = sum(run.cost for run in runs)
-        yield f"- {plain(title)}: {said}" + (f", ${cost:,.2f}" if cost else "")
+        yield f"- {plain(title)}: {said}" + (f", {dollars(cost)}" if cost else "")
     if told.turns:
         yield f"- {_many(told.turns, 'turn')} in {_many(told.sessions, 'conversation')}"
 

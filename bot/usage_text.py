@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from engine.models.usage import UsageLine
 
-__all__ = ["bars", "money", "summed", "table"]
+__all__ = ["bars", "dollars", "money", "summed", "table"]
 
 WIDTH = 20  # characters of the longest bar
 NAME = 36  # characters of a table's first column
@@ -17,8 +17,12 @@ def money(line: UsageLine) -> str:
     """Return what the calls cost: $0.42, with a + when some have no known price."""
     if line.unpriced and line.unpriced == line.calls:
         return "unknown"
-    told = f"${line.cost:,.2f}" if line.cost >= 0.005 or not line.cost else "under $0.01"
-    return told + ("+" if line.unpriced else "")
+    return dollars(line.cost) + ("+" if line.unpriced else "")
+
+
+def dollars(cost: float) -> str:
+    """Return US dollars to the cent, without making nothing of a little."""
+    return f"${cost:,.2f}" if cost >= 0.005 or not cost else "under $0.01"
 
 
 def summed(line: UsageLine) -> str:

@@ -26,6 +26,8 @@ __all__ = ["Fired", "fail", "fire", "run_now", "start", "tend"]
 
 #: Later than this, seconds, a due time was missed; the run is a catch-up and says so.
 LATE = 60.0
+#: Runs of one schedule that events may begin within an hour: a noisy sender costs no more.
+IN_AN_HOUR, HOUR = 60, 3_600.0
 
 _MORE = "It stands for all due times that were missed since; they are not made up."
 _SUPERSEDES = "The run before it still waited for an answer and was stopped for this one."
@@ -113,7 +115,7 @@ def run_now(tx: Tx, schedule_id: str, now: float, *, data: Path) -> Fired:
 def start(tx: Tx, event: str, schedule_id: str, now: float, *, data: Path) -> Fired | None:
     """Start a run because an event came; None when another has done it, or it is gone or off.
 
-    Quiet hours hold it, and the overlap rule holds.
+    Quiet hours hold it, and the overlap rule holds; so many begin within an hour, no more.
     """
     if not tx.run("arrival_take", event=event, schedule=schedule_id):
         return None
@@ -140,6 +142,9 @@ def start(tx: Tx, event: str, schedule_id: str, now: float, *, data: Path) -> Fi
         data=data,
         event=event,
     )
+    begun = tx.one("fires_by_event", schedule=schedule_id, since=due - HOUR)
+    if begun is not None and begun["n"] >= IN_AN_HOUR:
+        return _skip(tx, occasion, f"events began {IN_AN_HOUR} runs of it within an hour", "events")
     return _run(tx, occasion)
 
 
@@ -371,12 +376,23 @@ def _skip(tx: Tx, occasion: Occasion, note: str, subject: str) -> Fired | None:
     schedule = occasion.schedule
     if not _note(tx, occasion, "skipped", note):
         return None
-    if occasion.cause != "manual":
-        text = f"The run of '{schedule.title}' due {occasion.when} was skipped: {note}."
+    text = f"The run of '{schedule.title}' due {occasion.when} was skipped: {note}."
+    if occasion.cause == "event":
+        _tell_of_many(tx, occasion, text)
+    elif occasion.cause != "manual":
         tell_owner(tx, schedule, subject, text, occasion.now)
     return Fired(
         schedule=schedule, fire=occasion.fire, due=occasion.due, status="skipped", note=note
     )
+
+
+def _tell_of_many(tx: Tx, occasion: Occasion, text: str) -> None:
+    """Tell of an event that started nothing, once while nobody has seen it: they come in crowds."""
+    schedule = occasion.schedule
+    subject = f"skipped:{schedule.id}"
+    if tx.one("notice_open", tenant=schedule.tenant, prefix=f"{subject}/%") is None:
+        text += f" Further ones are only in /schedule history {schedule.id}."
+        tell_owner(tx, schedule, f"{subject}/{occasion.fire}", text, occasion.now)
 
 
 def _note(tx: Tx, occasion: Occasion, status: str, note: str = "") -> bool:

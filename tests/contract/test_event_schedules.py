@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine import sessions
+from engine import inbox, sessions
 from engine.canonical import loads
 from engine.errors import ScheduleError
 from engine.schedule import fires, named, proposals, runs, schedules, wakes
@@ -223,3 +223,25 @@ async def test_two_processes_start_one_run_for_each_event(
     found = await store.read(lambda tx: runs.history(tx, schedule.id))
     assert sorted(run.due for run in found) == [LATER + n for n in range(8)]
     assert [run.status for run in found].count("started") == 1
+
+
+async def test_a_noisy_sender_begins_so_many_runs_an_hour_and_is_told_of_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fires, "IN_AN_HOUR", 2)
+    schedule = await planned(store)
+
+    async def came(at: float) -> str:
+        await fire(store, f"{at}", at)
+        [fired] = await look(store, tmp_path, at)
+        if fired.session is not None:
+            ended = fired.session
+            await store.write(lambda tx: runs.ended(tx, ended, "completed", at))
+        return fired.status
+
+    told = [await came(LATER + n) for n in range(5)]
+    assert told == ["started", "started", "skipped", "skipped", "skipped"]
+    [notice] = await store.read(lambda tx: inbox.pending(tx, "local"))
+    assert "events began 2 runs of it within an hour" in notice.payload["text"]
+    assert schedule.id in notice.payload["text"]
+    assert await came(LATER + 3_601) == "started"

@@ -303,7 +303,9 @@ def test_a_schedule_is_added_from_a_prompt_file_listed_and_removed(nod: Nod, hom
     more = ["--report-to", "console:standup", "--read", str(home), "--zone", "Europe/Berlin"]
     code, out, err = nod("schedule", "add", "0 8 * * 1-5", *words, *more)
     assert (code, err) == (0, "")
-    found = re.match(r"Schedule (c\w+): 0 8 \* \* 1-5 \(Europe/Berlin\)", out)
+    found = re.match(
+        r"Schedule (c\w+): At 08:00, Monday .* \(Europe/Berlin\) \(0 8 \* \* 1-5\)", out
+    )
     assert found
     listed = nod("schedule", "list")[1]
     assert re.search(

@@ -195,7 +195,8 @@ async def test_two_processes_and_a_late_start_post_it_once(
         assert len(await posted(surface, 1)) == 1
         assert await next_at(store) == evening(3)
         async with asyncio.timeout(5):
-            while await chat.outbox.waiting():
+            page = {"tenant": "local", "after_at": 0.0, "after": "", "limit": 9}
+            while await chat.rows("deliveries_open", **page):
                 await asyncio.sleep(0.01)
         assert len(surface.posted) == 1
 

@@ -64,6 +64,10 @@ insert into fires (id, tenant_id, schedule_id, due, fired_at, status, cause, not
 values (:id, :tenant, :schedule, :due, :now, :status, :cause, :note, :event)
 on conflict (schedule_id, due) do nothing
 
+-- name: fires_by_event
+select count(*) as n from fires
+where schedule_id = :schedule and due > :since and cause = 'event' and status <> 'skipped'
+
 -- name: fire_opened
 update fires set session_id = :session, status = 'started', fired_at = :now, look_at = null
 where id = :id
