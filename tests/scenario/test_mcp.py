@@ -296,6 +296,24 @@ async def test_a_server_that_hangs_holds_up_neither_the_start_nor_an_answer(
         assert "starting" in await said(nod, "list")
 
 
+async def test_a_server_that_goes_on_failing_is_told_of_once_over_restarts_until_that_is_seen(
+    tmp_path: Path,
+) -> None:
+    async def pending(nod: App) -> list[str]:
+        found = await nod.store.read(lambda tx: inbox.pending(tx, "local"))
+        return [each.payload["title"] for each in found if each.kind == "notice"]
+
+    title = "The MCP server fake does not work"
+    environ = _written(tmp_path, _table("fake", "--die-at-start"))
+    for _ in range(2):
+        async with app(environ) as nod:
+            assert "failing" in await said(nod, "check fake")
+            async with asyncio.timeout(20):
+                while not nod._mcp._held["fake"].link._told or nod._mcp._work:
+                    await asyncio.sleep(0.02)
+            assert (await pending(nod)).count(title) == 1
+
+
 async def test_a_killed_nod_leaves_no_server_behind(tmp_path: Path) -> None:
     environ = _written(tmp_path, _table("fake", "--deaf"))
     process = subprocess.Popen(
