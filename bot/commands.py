@@ -335,6 +335,7 @@ async def _mode(context: Context, given: list[str]) -> str:
     if not given:
         session = await context.store.read(context.session)
         return mode_command.shown(session.mode, session.custom)
+    mode_command.switched(context, given, {})  # what can be nowhere is said before any thread is
 
     def change(tx: Tx, session: Session) -> Post:
         held = session.custom
