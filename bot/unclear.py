@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # which knows of answers, and they of this
 __all__ = ["asked", "offer"]
 
 _NOTE = (
-    "This was typed to /schedule, which did not surely understand it ({why}). Nothing is "
+    "This was typed to /schedule on {typed}, which did not surely understand it ({why}). Nothing is "
     "scheduled. Propose what they mean with propose_schedule, or ask what is not clear."
 )
 
@@ -46,6 +46,7 @@ def offer(tx: Tx, context: Context, said: str, why: Unclear) -> Prompt:
             "target": context.target,
             "by": person.id,
             "why": why.what,
+            "at": now,
             "zone": people.zone_of(tx, context.tenant, person.id) or context.zone,
         },
         "options_allowed": ["approve", "deny"],
@@ -91,7 +92,10 @@ def _content(tx: Tx, prompt: Prompt, now: float) -> str:
     words = prompt.payload["unclear"]
     person = people.get(tx, prompt.tenant, words["by"])
     name = defused(plain(person.name if person else words["by"])).replace("\n", " ")
-    when = f"{datetime.fromtimestamp(now, ZoneInfo(words['zone'])):%A %Y-%m-%d %H:%M}"
-    note = _NOTE.format(why=defused(words["why"]).rstrip("."))
+    typed, when = (
+        f"{datetime.fromtimestamp(at, ZoneInfo(words['zone'])):%A %Y-%m-%d %H:%M}"
+        for at in (words.get("at", now), now)
+    )
+    note = _NOTE.format(typed=typed, why=defused(words["why"]).rstrip("."))
     stamp = f"<nod-context>{when} {words['zone']}; {name} speaks to you</nod-context>"
     return f"{defused(prompt.payload['text'])}\n<nod-note>{note}</nod-note>\n{stamp}"

@@ -140,7 +140,7 @@ async def test_words_that_are_not_clear_are_read_by_the_model_only_after_a_press
     [mail] = await chat.rows("mail_waiting", session=session["id"])
     content = loads(mail["body"])["message"]["content"]
     assert mail["kind"] == "message" and content.startswith(f"{said}\n<nod-note>")
-    assert "propose_schedule" in content and "Monday 2025-06-16 07:02" in content
+    assert "propose_schedule" in content and "on Monday 2025-06-16 07:02, which" in content
     assert await planned(chat) == []
 
 
