@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # which knows of answers, and they of this
 __all__ = ["asked", "offer"]
 
 _NOTE = (
-    "This was typed to /schedule on {typed}, which did not surely understand it ({why}). Nothing is "
-    "scheduled. Propose what they mean with propose_schedule, or ask what is not clear."
+    "This was typed to /schedule on {typed}, which did not surely understand it ({why}). Nothing "
+    "is scheduled. Propose what they mean with propose_schedule, or ask what is not clear."
 )
 
 
