@@ -24,6 +24,8 @@ from engine import inbox, people, sessions
 from engine.errors import NodError, SettingsError
 from engine.events import Kind
 from engine.inbox import Person
+from engine.schedule import fires, schedules, wakes
+from engine.schedule.words import When
 from engine.store.base import Store, Tx
 from tests.fakes.mcp_server import command
 from tests.fakes.scripted import ScriptedModel, call, calls
@@ -72,6 +74,41 @@ async def test_a_tool_of_a_server_asks_then_runs_and_taints_the_session(
     (done,) = [fact for fact in facts if fact.kind is Kind.TOOL_FINISHED]
     assert (done.body["status"], done.body["content"]) == ("ok", "42")
     assert "mcp:fake" in str([fact.body for fact in facts if fact.kind is Kind.TAINTED])
+
+
+async def test_a_server_s_tools_are_there_however_a_turn_began(
+    store: Store, tmp_path: Path
+) -> None:
+    model = ScriptedModel(then="Done.")
+    async with running(store, tmp_path, model) as world, served(world, tmp_path):
+        now, data = world.engine.now(), world.engine.data
+
+        def later(tx: Tx, session: str) -> list[str]:
+            made = schedules.add(
+                tx,
+                tenant="local",
+                owner=people.CONSOLE,
+                title="Briefing",
+                when=When(zone="UTC", cron="0 8 * * *"),
+                instructions="Brief us.",
+                home="console:main",
+                persona="cowork",
+                model="practice:test",
+                now=now,
+            )
+            run = fires.run_now(tx, made.id, now, data=data)
+            due = wakes.add(tx, sessions.get(tx, session), now + 1, "look", now)
+            return [str(run.session), str(wakes.wake(tx, due, now + 1))]
+
+        session = await world.open()
+        await world.turn(session, "Go.")
+        for each in await store.write(lambda tx: later(tx, session)):
+            world.dispatcher.enqueue(each)
+            await world.settle()
+    by_person, by_schedule, by_wake = model.requests
+    assert "mcp_fake_add" in json.dumps(by_person.tools)
+    assert by_schedule.tools == by_person.tools
+    assert by_wake.tools == by_person.tools
 
 
 async def test_what_the_owner_calls_a_read_asks_only_when_outside_text_is_in_play(

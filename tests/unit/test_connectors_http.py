@@ -177,6 +177,31 @@ async def test_what_is_named_for_one_connector_is_open_to_it_alone(
             assert inside.seen == []
 
 
+@pytest.mark.parametrize("book", ["../acts", "a?b=c", "a#b", "%2e%2e", "x/../../me"], ids=str)
+async def test_an_argument_stays_in_its_place_in_an_address(
+    sqlite_store: Store, tmp_path: Path, book: str
+) -> None:
+    async with notes.Fake() as service, opened("notes", service, sqlite_store, tmp_path) as desk:
+        await desk.connect()
+        service.seen.clear()
+        with pytest.raises(ToolError, match="no such book"):
+            await desk.call("notes_read", {"book": book, "number": 1})
+        [seen] = service.seen
+        assert (seen.path, seen.query) == (f"/books/{book}/notes/1", {})
+
+
+@pytest.mark.parametrize("book", ["", ".", ".."], ids=["nothing", "here", "up"])
+async def test_what_would_lead_out_of_its_place_is_not_asked(
+    sqlite_store: Store, tmp_path: Path, book: str
+) -> None:
+    async with notes.Fake() as service, opened("notes", service, sqlite_store, tmp_path) as desk:
+        await desk.connect()
+        service.seen.clear()
+        with pytest.raises(ToolError, match="cannot be the book"):
+            await desk.call("notes_read", {"book": book, "number": 1})
+        assert service.seen == []
+
+
 # -- how long it waits
 
 
