@@ -31,7 +31,7 @@ from engine.targets import ThreadTarget
 
 __all__ = ["Completing", "Unfinished"]
 
-#: Messages completed at once; the others wait their turn.
+#: Messages completed at once, with files and without; the others wait their turn.
 AT_ONCE = 8
 #: Seconds the lines before a mention may take, how old they may be, how many, and how long.
 HISTORY_TIMEOUT, HISTORY_AGE = 3.0, 14 * 24 * 60 * 60.0
@@ -81,7 +81,8 @@ class Completing:
         self._enqueue = enqueue
         self._poke = poke
         self._file_limit = file_limit
-        self._turnstile = asyncio.Semaphore(AT_ONCE)
+        self._with_files = asyncio.Semaphore(AT_ONCE)
+        self._without = asyncio.Semaphore(AT_ONCE)  # a mention waits for nobody's files
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Completing:
@@ -106,7 +107,7 @@ class Completing:
     async def _complete(self, work: Unfinished) -> None:
         spool = self._house.data / "spool" / digest(work.key)[:24]
         try:
-            async with self._turnstile:
+            async with self._with_files if work.files else self._without:
                 lines = await self._before(work) if work.earlier else []
                 files: list[File] = []
                 refused: list[Refused] = []

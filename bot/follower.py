@@ -216,6 +216,11 @@ class Follower:
                 if passing(error) and self._stage.now() - since < TRIED_FOR:
                     raise
                 self._give_up(part, error)
+            except (NodError, OSError):
+                raise
+            except Exception as error:  # noqa: BLE001  # broad: it holds up nothing after it
+                _log.exception("%s of %s cannot be shown", part.kind, self.session)
+                self._give_up(part, SurfaceError(f"It broke ({type(error).__name__})."))
         if any(fact.kind is Kind.TURN_END for fact in facts):
             self._sign.end()
         if self._writes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,8 @@ __all__ = ["Ear", "NotHeard"]
 
 #: Seconds one note may take, and bytes of one (OpenAI, audio/transcriptions: 25 MB).
 TIMEOUT, BYTES = 120.0, 25_000_000
+#: Notes heard at once, those included that were given up and go on.
+AT_ONCE = 4
 
 #: The variable with a provider's key -> the model that is taken for it, in order.
 _MODELS = {
@@ -40,23 +43,51 @@ class Ear:
         #: The model that hears here, once it is loaded; one thread loads it, the others wait.
         self._local: Any = None
         self._loading = threading.Lock()
+        self._free = asyncio.Semaphore(AT_ONCE)
 
     async def heard(self, path: Path) -> str:
         """Return what is said in the file; raises NotHeard with one sentence."""
         try:
             async with asyncio.timeout(TIMEOUT):
-                text = await asyncio.to_thread(self._hear, path)
+                text = await self._apart(path)
         except TimeoutError:
             raise NotHeard(f"it took longer than {TIMEOUT:.0f} s") from None
         if not text.strip():
             raise NotHeard("nothing was heard in it")
         return text.strip()
 
+    async def _apart(self, path: Path) -> str:
+        """Hear in a thread of its own: one that hangs keeps no other work, and no end, waiting."""
+        await self._free.acquire()
+        loop, heard = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+        def done(text: str, error: Exception | None) -> None:
+            self._free.release()
+            if heard.done():
+                return
+            if error is None:
+                heard.set_result(text)
+            else:
+                heard.set_exception(error)
+
+        def work() -> None:
+            text = ""
+            failure: Exception | None = None
+            try:
+                text = self._hear(path)
+            except Exception as error:  # noqa: BLE001  # broad: it is raised where it is waited for
+                failure = error
+            with suppress(RuntimeError):  # Nod has ended meanwhile
+                loop.call_soon_threadsafe(done, text, failure)
+
+        threading.Thread(target=work, name="ear", daemon=True).start()
+        return str(await heard)
+
     def _hear(self, path: Path) -> str:
-        if path.stat().st_size > BYTES:
-            raise NotHeard(f"it is over the limit of {BYTES // 1_000_000} MB")
         provider, _, model = self._chosen().partition(":")
         try:
+            if path.stat().st_size > BYTES:
+                raise NotHeard(f"it is over the limit of {BYTES // 1_000_000} MB")
             return self._here(path, model) if provider == "local" else self._asked(path)
         except NodError:
             raise

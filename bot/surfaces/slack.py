@@ -223,7 +223,7 @@ class SlackSurface:
 
     async def post(self, target: str, message: Message, delivery: str) -> str:
         """Post a message; its metadata carries the delivery."""
-        return self._counted(await self._out().post(target, message, delivery))
+        return self._shown(await self._out().post(target, message, delivery))
 
     async def edit(self, ref: str, message: Message) -> None:
         """Replace what the message shows, in as many posts as it takes."""
@@ -235,7 +235,7 @@ class SlackSurface:
         self, target: str, files: Sequence[Path], message: Message, delivery: str
     ) -> str:
         """Post files as one message."""
-        return self._counted(await self._out().upload(target, files, message, delivery))
+        return self._shown(await self._out().upload(target, files, message, delivery))
 
     async def find(self, target: str, delivery: str) -> str | None:
         """Return the ref of what was posted under `delivery`; None: surely nothing was."""
@@ -281,10 +281,9 @@ class SlackSurface:
             raise SurfaceError("Slack is not connected.", retry_after=5.0)
         return self._sender
 
-    def _counted(self, ref: str) -> str:
+    def _shown(self, ref: str) -> str:
         spot = Spot.parse(ref)
         self._stated.pop((spot.team, spot.channel, spot.thread), None)  # Slack cleared it
-        self._ground.counts.add("nod_posts_total", surface="slack", outcome="posted")
         return ref
 
     # -- signs

@@ -135,17 +135,12 @@ class Door:
         """Hand over an event; a copy that comes meanwhile waits for the first one."""
         taking = self._taking.get(event.event)
         if taking is None:
-            taking = asyncio.ensure_future(self._take(event))
+            taking = asyncio.ensure_future(self.intake(event))
             self._taking[event.event] = taking
             taking.add_done_callback(lambda _: self._taking.pop(event.event, None))
             return await taking
         receipt = await asyncio.shield(taking)
         return Receipt(status="duplicate", session=receipt.session)
-
-    async def _take(self, event: Inbound) -> Receipt:
-        receipt = await self.intake(event)
-        self.ground.counts.add("nod_events_total", surface="slack", outcome=receipt.status)
-        return receipt
 
     async def _answered(
         self, team: Team, event: Mapping[str, Any], said: Said, receipt: Receipt

@@ -199,11 +199,13 @@ async def test_a_message_a_thread_will_never_take_is_told_to_the_owner(
 ) -> None:
     place = MemorySurface()
     place.failures = [SurfaceError("The channel is archived.")]
-    async with unattended(sqlite_store, tmp_path, place, paired=False, steps=["Hi."]) as (chat, _):
+    async with unattended(sqlite_store, tmp_path, place, paired=False, steps=["Hi."]) as (chat, s):
         pending = await chat.store.read(lambda tx: inbox.pending(tx, "local"))
         assert [(p.kind, p.payload["title"]) for p in pending] == [
             ("notice", "A message could not be delivered")
         ]
+        (row,) = await chat.rows("deliveries_of", tenant="local", subject=f"answer:{s}/1/1")
+        assert (row["status"], row["ref"]) == ("failed", None)
         assert "archived" in pending[0].payload["text"]
         assert place.of(CHANNEL) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -111,6 +112,24 @@ async def test_a_provider_that_hangs_is_given_up(
     with pytest.raises(NotHeard, match="took longer"):
         await ear(provider, OPENAI_API_KEY="sk-1").heard(note)
     await asyncio.sleep(0)
+
+
+async def test_notes_that_hang_keep_no_other_work_waiting(
+    note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "TIMEOUT", 0.01)
+    gate = threading.Event()
+
+    def hangs(name: str) -> str:
+        gate.wait(30)
+        return ""
+
+    made = Ear(hangs)
+    told = await asyncio.gather(*(made.heard(note) for _ in range(40)), return_exceptions=True)
+    async with asyncio.timeout(5):
+        await asyncio.to_thread(note.stat)
+    gate.set()
+    assert {type(each) for each in told} == {NotHeard}
 
 
 # -- heard here

@@ -417,6 +417,22 @@ async def test_a_thread_that_takes_nothing_does_not_hold_its_own_later_facts(
     assert surface.of("memory:x") == ["second"]
 
 
+async def test_a_message_that_breaks_the_surface_holds_up_none_after_it(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    surface = MemorySurface()
+    surface.failures = [ZeroDivisionError("what it said")]
+    async with chatting(
+        sqlite_store, tmp_path, ScriptedModel(), at_work=False, surfaces=[surface]
+    ) as chat:
+        session = await chat.world.open("memory:x")
+        await write_facts(chat, session, answer("first"), (Kind.NOTICE, {"text": "second"}))
+        await chat.presenter.caught_up(session, 2)
+        (told,) = await chat.world.pending()
+    assert surface.of("memory:x") == ["second"]
+    assert "ZeroDivisionError" in told.payload["text"] and "what it" not in told.payload["text"]
+
+
 async def test_a_slow_thread_holds_no_other(sqlite_store: Store, tmp_path: Path) -> None:
     surface = MemorySurface()
     surface.slow["memory:slow"] = asyncio.Event()

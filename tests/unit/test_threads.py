@@ -333,6 +333,26 @@ def attached(name: str, data: bytes, media_type: str = "text/plain", **more: Any
     return Attachment(name=name, media_type=media_type, bytes=len(data), fetch=fetch, **more)
 
 
+async def test_a_mention_waits_for_nobodys_files(chat: Chat, place: MemorySurface) -> None:
+    gate = asyncio.Event()
+
+    async def fetch(path: Path) -> None:
+        await gate.wait()
+        path.write_bytes(b"late")
+
+    slow = Attachment(name="a.txt", media_type="text/plain", bytes=4, fetch=fetch)
+    for n in range(2 * completing.AT_ONCE):
+        target = f"memory:T1/C2/{n}"
+        await chat.intake.take(said("look", f"f{n}", target=target, files=(slow,)))
+    place.lines[THREAD] = [Line(ref="l", at=NOW - 9, by="Bo", text="it is red", author=BO.id)]
+    receipt = await chat.intake.take(said("@Nod help"))
+    async with asyncio.timeout(5):
+        while len(await mail(chat, receipt.session)) < 2:
+            await asyncio.sleep(0.01)
+    gate.set()
+    await chat.intake.completing.settled()
+
+
 async def test_a_message_is_acknowledged_before_its_files_are_fetched(chat: Chat) -> None:
     gate = asyncio.Event()
 
