@@ -26,6 +26,7 @@ __all__ = [
     "Api",
     "Paging",
     "Planned",
+    "as_wanted",
     "by_cursor",
     "by_link",
     "by_page",
@@ -393,6 +394,16 @@ async def sought(
         if (result := shown(each)) is not None:
             return Outcome(found=LookUp.HAPPENED, result=result)
     return Outcome(found=LookUp.DID_NOT if looked < most else LookUp.CANNOT_TELL)
+
+
+def as_wanted(wanted: Mapping[str, Any], held: Mapping[str, Any], same: bool) -> Outcome:
+    """Say whether values were set: `held` are those there now, `same` that nothing changed since.
+
+    Where something else changed meanwhile, setting them again could undo what somebody did.
+    """
+    if all(held.get(name) == value for name, value in wanted.items()):
+        return Outcome(found=LookUp.HAPPENED)
+    return Outcome(found=LookUp.DID_NOT if same else LookUp.CANNOT_TELL)
 
 
 # -- paging, as services do it

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from connectors.base import APART, Api, Result, Risk, by_link, sought, when_started
+from connectors.base import APART, Api, Result, Risk, as_wanted, by_link, sought, when_started
 from connectors.github import CONNECTOR as github
 from connectors.github import repository
-from connectors.http import ServiceRefused
 from engine.errors import ToolError
-from engine.tools.base import LookUp, Outcome
+from engine.tools.base import Outcome
 
 __all__: list[str] = []
 
@@ -123,7 +120,38 @@ async def comment(api: Api, repo: str, number: int, body: str) -> Result:
     return api.result(_made(said), repo)
 
 
-@github.tool(risk=Risk.EXTERNAL, target=_thread, idempotent=True)
+_ISSUE = "/repos/{owner}/{name}/issues/{number}"
+
+
+async def _item(api: Api, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    where = {**repository(arguments["repo"]), "number": arguments["number"]}
+    found: Mapping[str, Any] = await api.get(_ISSUE, **where)
+    return found
+
+
+async def _changed_at(api: Api, arguments: Mapping[str, Any]) -> str:
+    return str((await _item(api, arguments))["updated_at"])
+
+
+async def _is_changed(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    item = await _item(api, arguments)
+    held = {"title": item["title"], "state": item["state"]}
+    for name, key in (("labels", "name"), ("assignees", "login")):
+        held[name] = sorted(each[key].lower() for each in item[name])
+    wanted = {
+        name: sorted(each.lower() for each in value) if isinstance(value, list) else value
+        for name, value in _given(arguments).items()
+    }
+    return as_wanted(wanted, held, item["updated_at"] == seen)
+
+
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are to be set; what is empty stays as it is."""
+    names = ("title", "state", "labels", "assignees")
+    return {name: arguments[name] for name in names if arguments[name] not in ("", None)}
+
+
+@github.tool(risk=Risk.EXTERNAL, target=_thread, look_up=_is_changed, witness=_changed_at)
 async def update_issue(
     api: Api,
     repo: str,
@@ -144,11 +172,11 @@ async def update_issue(
         assignees: The logins of all it is assigned to.
     """
     given = {"title": title, "state": state, "labels": labels, "assignees": assignees}
-    json = {name: value for name, value in given.items() if value not in ("", None)}
+    json = _given(given)
     if not json:
         raise ToolError("Nothing would change.", "Give a title, a state, labels or assignees.")
     where = {**repository(repo), "number": number}
-    changed = await api.send("PATCH", "/repos/{owner}/{name}/issues/{number}", json=json, **where)
+    changed = await api.send("PATCH", _ISSUE, json=json, **where)
     return api.result(_made(changed), repo)
 
 
@@ -197,66 +225,3 @@ async def review_pull(api: Api, repo: str, number: int, event: str, body: str) -
     json = {"event": event, "body": _marked(api, body)}
     path = "/repos/{owner}/{name}/pulls/{number}/reviews"
     return api.result(_made(await api.send("POST", path, json=json, **where)), repo)
-
-
-async def _sha_before(api: Api, arguments: Mapping[str, Any]) -> str:
-    held = await _held(api, arguments["repo"], arguments["path"], arguments["branch"])
-    return "" if held is None else str(held["sha"])
-
-
-async def _was_written(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
-    """Compare the file's id with that of our text; where it is neither, somebody else wrote."""
-    now = await _sha_before(api, arguments)
-    if now == _blob(arguments["text"]):
-        return Outcome(found=LookUp.HAPPENED)
-    return Outcome(found=LookUp.DID_NOT if now == seen else LookUp.CANNOT_TELL)
-
-
-def _blob(text: str) -> str:
-    """Return the id git gives a file of this text."""
-    data = text.encode()
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-async def _held(api: Api, repo: str, path: str, branch: str) -> Any:
-    where = {**repository(repo), "path": path.strip("/").split("/")}
-    try:
-        held = await api.get(_CONTENTS, query={"ref": branch}, **where)
-    except ServiceRefused as error:
-        if error.status != 404:
-            raise
-        return None
-    if isinstance(held, list):
-        raise ToolError(f"{path} is a folder.", "Name a file.")
-    return held
-
-
-_CONTENTS = "/repos/{owner}/{name}/contents/{path}"
-
-
-@github.tool(
-    risk=Risk.EXTERNAL,
-    target=lambda arguments: [f"{arguments['repo']}@{arguments['branch']}"],
-    look_up=_was_written,
-    witness=_sha_before,
-)
-async def write_file(
-    api: Api, repo: str, path: str, text: str, message: str, branch: str
-) -> Result:
-    """Write a file as one commit; a file that is there is replaced.
-
-    Args:
-        repo: Owner and name, such as acme/app.
-        path: From the root of the repository.
-        text: All of the file.
-        message: The commit's message.
-        branch: The branch it goes to.
-    """
-    held = await _held(api, repo, path, branch)
-    json = {"message": message, "branch": branch}
-    json["content"] = base64.b64encode(text.encode()).decode()
-    if held is not None:
-        json["sha"] = held["sha"]  # GitHub refuses it when somebody has written meanwhile
-    where = {**repository(repo), "path": path.strip("/").split("/")}
-    written = await api.send("PUT", _CONTENTS, json=json, **where)
-    return api.result({"commit": written["commit"]["sha"]}, repo)

@@ -1,13 +1,18 @@
-"""GitHub: code, commits, checks, deployments and files."""
+"""GitHub: code, commits, checks, deployments, and files read and written."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 from connectors.base import Api, Result, Risk, by_link
 from connectors.github import CONNECTOR as github
 from connectors.github import PAGE, checks, found, repository
+from connectors.http import ServiceRefused
 from engine.errors import ToolError
+from engine.tools.base import LookUp, Outcome
 
 __all__: list[str] = []
 
@@ -106,3 +111,66 @@ async def read_file(api: Api, repo: str, path: str, ref: str = "") -> Result:
     if held.get("encoding") != "base64":  # over 1 MB the API sends none
         raise ToolError(f"{path} is too large to be read here, or no file.")
     return api.result(base64.b64decode(held["content"]).decode("utf-8", "replace"), repo)
+
+
+async def _sha_before(api: Api, arguments: Mapping[str, Any]) -> str:
+    held = await _held(api, arguments["repo"], arguments["path"], arguments["branch"])
+    return "" if held is None else str(held["sha"])
+
+
+async def _was_written(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    """Compare the file's id with that of our text; where it is neither, somebody else wrote."""
+    now = await _sha_before(api, arguments)
+    if now == _blob(arguments["text"]):
+        return Outcome(found=LookUp.HAPPENED)
+    return Outcome(found=LookUp.DID_NOT if now == seen else LookUp.CANNOT_TELL)
+
+
+def _blob(text: str) -> str:
+    """Return the id git gives a file of this text."""
+    data = text.encode()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+async def _held(api: Api, repo: str, path: str, branch: str) -> Any:
+    where = {**repository(repo), "path": path.strip("/").split("/")}
+    try:
+        held = await api.get(_CONTENTS, query={"ref": branch}, **where)
+    except ServiceRefused as error:
+        if error.status != 404:
+            raise
+        return None
+    if isinstance(held, list):
+        raise ToolError(f"{path} is a folder.", "Name a file.")
+    return held
+
+
+_CONTENTS = "/repos/{owner}/{name}/contents/{path}"
+
+
+@github.tool(
+    risk=Risk.EXTERNAL,
+    target=lambda arguments: [f"{arguments['repo']}@{arguments['branch']}"],
+    look_up=_was_written,
+    witness=_sha_before,
+)
+async def write_file(
+    api: Api, repo: str, path: str, text: str, message: str, branch: str
+) -> Result:
+    """Write a file as one commit; a file that is there is replaced.
+
+    Args:
+        repo: Owner and name, such as acme/app.
+        path: From the root of the repository.
+        text: All of the file.
+        message: The commit's message.
+        branch: The branch it goes to.
+    """
+    held = await _held(api, repo, path, branch)
+    json = {"message": message, "branch": branch}
+    json["content"] = base64.b64encode(text.encode()).decode()
+    if held is not None:
+        json["sha"] = held["sha"]  # GitHub refuses it when somebody has written meanwhile
+    where = {**repository(repo), "path": path.strip("/").split("/")}
+    written = await api.send("PUT", _CONTENTS, json=json, **where)
+    return api.result({"commit": written["commit"]["sha"]}, repo)

@@ -26,7 +26,7 @@ from connectors.base import (
 )
 from engine.errors import ToolError
 
-__all__ = ["CONNECTOR", "adf", "site"]
+__all__ = ["CONNECTOR", "adf", "site", "text_of"]
 
 
 def site(fields: Mapping[str, Any]) -> str:
@@ -145,10 +145,10 @@ async def read(api: Api, issue: str, comments: int = 30) -> Result:
         issue=issue,
     )
     said = [
-        {"by": each["author"]["displayName"], "at": each["created"], "text": _text(each["body"])}
+        {"by": each["author"]["displayName"], "at": each["created"], "text": text_of(each["body"])}
         async for each in pages
     ]
-    text = {"description": _text(found["fields"].get("description")), "comments": said}
+    text = {"description": text_of(found["fields"].get("description")), "comments": said}
     return api.result({**_brief(found), **text}, issue)
 
 
@@ -182,7 +182,7 @@ def _paragraph(text: str) -> dict[str, Any]:
 _BLOCKS = frozenset({"paragraph", "heading", "listItem", "codeBlock", "tableRow", "blockquote"})
 
 
-def _text(document: Any) -> str:
+def text_of(document: Any) -> str:
     """Return what a document says, a block a line."""
     return "".join(_words(document)).strip() if isinstance(document, dict) else ""
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from connectors.base import APART, Api, Result, Risk, by_cursor, by_page, sought, when_started
+from connectors.base import (
+    APART,
+    Api,
+    Result,
+    Risk,
+    as_wanted,
+    by_cursor,
+    by_page,
+    sought,
+    when_started,
+)
 from connectors.http import ServiceRefused
 from connectors.jira import CONNECTOR as jira
-from connectors.jira import adf
+from connectors.jira import adf, text_of
 from engine.errors import ToolError
 from engine.tools.base import LookUp, Outcome
 
@@ -125,7 +135,30 @@ async def comment(api: Api, issue: str, body: str) -> Result:
     return api.result({"comment": said["id"]}, issue)
 
 
-@jira.tool(risk=Risk.EXTERNAL, target=_issue, idempotent=True)
+async def _held(api: Api, issue: str) -> Mapping[str, Any]:
+    query = {"fields": "summary,description,priority,updated"}
+    found: Mapping[str, Any] = (await api.get("/issue/{issue}", query=query, issue=issue))["fields"]
+    return found
+
+
+async def _changed_at(api: Api, arguments: Mapping[str, Any]) -> str:
+    return str((await _held(api, arguments["issue"]))["updated"])
+
+
+async def _is_changed(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    fields = await _held(api, arguments["issue"])
+    held = {
+        "title": fields["summary"],
+        "description": text_of(fields["description"]),
+        "priority": (fields["priority"] or {}).get("name"),
+    }
+    wanted = {name: arguments[name] for name in held if arguments[name]}
+    if "description" in wanted:
+        wanted["description"] = text_of(adf(wanted["description"]))
+    return as_wanted(wanted, held, fields["updated"] == seen)
+
+
+@jira.tool(risk=Risk.EXTERNAL, target=_issue, look_up=_is_changed, witness=_changed_at)
 async def update_issue(
     api: Api, issue: str, title: str = "", description: str = "", priority: str = ""
 ) -> Result:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors import graphql
-from connectors.base import Api, Result, Risk
+from connectors.base import Api, Result, Risk, as_wanted
 from connectors.http import ServiceRefused
 from connectors.linear import CONNECTOR as linear
 from connectors.linear import ISSUE, brief
@@ -114,7 +114,33 @@ async def comment(api: Api, issue: str, body: str) -> Result:
     return api.result(made["commentCreate"]["comment"], issue)
 
 
-@linear.tool(risk=Risk.EXTERNAL, target=_issue_itself, idempotent=True)
+async def _held(api: Api, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    document = (
+        "query($id: String!) { issue(id: $id) "
+        "{ title description updatedAt state { name } assignee { email } } }"
+    )
+    found: Mapping[str, Any] = (await graphql.ask(api, document, id=arguments["issue"]))["issue"]
+    return found
+
+
+async def _changed_at(api: Api, arguments: Mapping[str, Any]) -> str:
+    return str((await _held(api, arguments))["updatedAt"])
+
+
+async def _is_changed(api: Api, arguments: Mapping[str, Any], seen: Any) -> Outcome:
+    issue = await _held(api, arguments)
+    held = {
+        "title": issue["title"],
+        "description": issue["description"],
+        "state": issue["state"]["name"].lower(),
+        "assignee": ((issue["assignee"] or {}).get("email") or "").lower(),
+    }
+    wanted = {name: arguments[name] for name in held if arguments[name]}
+    wanted |= {name: wanted[name].lower() for name in ("state", "assignee") if name in wanted}
+    return as_wanted(wanted, held, issue["updatedAt"] == seen)
+
+
+@linear.tool(risk=Risk.EXTERNAL, target=_issue_itself, look_up=_is_changed, witness=_changed_at)
 async def update_issue(
     api: Api,
     issue: str,

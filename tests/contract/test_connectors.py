@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import stamina
 
-from connectors.base import Limits, OAuth
+from connectors.base import Key, Limits, OAuth
 from connectors.http import Unsure
 from connectors.registry import CONNECTORS
 from engine.errors import NeedsConnection, ToolError
@@ -53,6 +53,12 @@ RENEWED = [
     row
     for row in (*A_READ, *AN_ACT)
     if any(isinstance(each, OAuth) for each in connector_of(row.values[0]).auth)
+]
+#: Connectors that take a key of one's own, too.
+KEYS = [
+    row
+    for row in A_READ
+    if {OAuth, Key} <= {type(each) for each in connector_of(row.values[0]).auth}
 ]
 MANY = [
     pytest.param(name, vendor.MANY, id=name)
@@ -148,6 +154,12 @@ async def test_an_account_is_named_by_its_workspace_where_a_person_has_several(
     """By the person's address a second one would take the place of the first."""
     identity = await desk.connectors.identity(await desk.connect("again"))
     assert identity.label == label
+
+
+@pytest.mark.parametrize(("name", "case"), KEYS)
+async def test_a_key_opens_what_a_sign_in_opens(name: str, desk: Desk, case: Case) -> None:
+    await desk.connect(fields={"token": getattr(VENDORS[name], "KEY", "token-1")})
+    assert case.gives in (await desk.call(case.tool, case.arguments)).text
 
 
 # -- what a service refuses

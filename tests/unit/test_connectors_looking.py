@@ -147,6 +147,37 @@ async def test_an_issue_that_somebody_moved_elsewhere_is_not_moved_again(at_desk
         assert await _looked(desk, "jira_move", moved, seen) is LookUp.CANNOT_TELL
 
 
+CHANGES = [
+    ("github", "github_update_issue", {"repo": "acme/app", "number": 1, "state": "closed"}),
+    ("jira", "jira_update_issue", {"issue": "OPS-1", "description": "One.\n\nTwo."}),
+    ("linear", "linear_update_issue", {"issue": "ENG-1", "state": "done"}),
+]
+
+
+def _touched(service: Any, name: str) -> None:
+    """Have somebody else change the thing."""
+    if name == "github":
+        service.issues[1] |= {"title": "Other", "updated_at": "2026-03-09T08:00:00Z"}
+    elif name == "jira":
+        service.issues["OPS-1"]["fields"] |= {"summary": "Other", "updated": "2026-03-09"}
+    else:
+        service.rows["ENG-1"] |= {"title": "Other", "updatedAt": "2026-03-09T08:00:00Z"}
+
+
+@pytest.mark.parametrize(("name", "tool", "arguments"), CHANGES, ids=[r[1] for r in CHANGES])
+async def test_a_change_is_not_made_over_what_somebody_did_since(
+    at_desk: Any, name: str, tool: str, arguments: dict[str, Any]
+) -> None:
+    """Nod was down for a weekend; meanwhile the issue was opened again."""
+    async with at_desk(name) as (desk, service):
+        seen = await _witness(desk, tool, arguments)
+        assert await _looked(desk, tool, arguments, seen) is LookUp.DID_NOT
+        _touched(service, name)
+        assert await _looked(desk, tool, arguments, seen) is LookUp.CANNOT_TELL
+        await desk.call(tool, arguments)
+        assert await _looked(desk, tool, arguments, seen) is LookUp.HAPPENED
+
+
 async def test_a_look_up_that_is_answered_with_nonsense_is_an_error(at_desk: Any) -> None:
     said = {"issue": "OPS-1", "body": "Seen."}
     async with at_desk("jira") as (desk, service):
@@ -232,3 +263,11 @@ async def test_a_page_is_read_with_what_lies_within_its_blocks(at_desk: Any) -> 
         assert "\\n  Step one" in text
         service.blocks["page-1"] += [toggle] * 80
         assert "goes on" in (await desk.call("notion_read", {"page_id": "page-1"})).text
+
+
+async def test_a_next_page_on_another_host_gets_no_credentials(at_desk: Any) -> None:
+    async with at_desk("github") as (desk, service):
+        elsewhere = {"Link": '<https://evil.example/issues?page=2>; rel="next"'}
+        service.fail(Fault(status=200, body=[service.issues[1]], headers=elsewhere))
+        with pytest.raises(ToolError, match="another host"):
+            await desk.call("github_list_issues", {"repo": "acme/app"})

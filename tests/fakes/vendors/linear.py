@@ -16,7 +16,9 @@ from graphql import GraphQLError, build_schema, graphql
 from tests.fakes.vendors.cases import Case
 from tests.fakes.vendors.service import Refused, Service
 
-__all__ = ["ACTS", "MANY", "READS", "Fake"]
+__all__ = ["ACTS", "KEY", "MANY", "READS", "Fake"]
+
+KEY = "lin_api_1"
 
 READS = (
     Case(tool="linear_search", arguments={"words": "crash"}, gives="ENG-1", method="POST"),
@@ -163,6 +165,11 @@ class Fake(Service):
             "labels": {"nodes": []},
             "comments": _nodes([]),
         }
+
+    def who(self, request: web.Request) -> str:
+        """A key of one's own goes without a scheme, as the real one wants it."""
+        held = request.headers.get("Authorization", "")
+        return "ana" if held == KEY else super().who(request)
 
     async def _execute(self, request: web.Request) -> Any:
         asked = await request.json()
