@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from bot.commanding import Command, Context
 from bot.markup import code
+from connectors.registry import sources
 from engine import people
 from engine.errors import NodError
 from engine.schedule import hooks
@@ -38,6 +39,8 @@ async def _add(context: Context, name: str, *, signed: bool) -> str:
     doors = context.doors
     if doors is None:
         raise NodError("A hook needs a running Nod.", "Start `nod serve` first.")
+    if name.strip().lower() in sources():
+        raise NodError(f"Only connected accounts bring {name}.", "Choose another name.")
     if not await context.store.read(lambda tx: _alone(tx, context)):
         raise NodError(
             "The address of a hook is a secret, and others read here.",

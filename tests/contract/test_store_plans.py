@@ -58,6 +58,7 @@ def connection() -> Iterator[sqlite3.Connection]:
         pytest.param("arrivals_add", "schedules_event", id="every-event-may-start-a-schedule"),
         pytest.param("sessions_wanted", "sessions_worker", id="the-watch-of-two-workers"),
         pytest.param("sessions_runnable", "sessions_runnable", id="what-is-runnable"),
+        pytest.param("sources_listed", "sources_tenant", id="every-look-asks-how-far-it-came"),
         pytest.param("jobs_running", "jobs_running", id="every-look-asks-what-runs"),
     ],
 )

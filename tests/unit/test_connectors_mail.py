@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from connectors import accounts, mail_reads
 from connectors.http import ServiceRefused, Unreachable, Unsure
 from engine.errors import NeedsConnection, ToolError
 from engine.store.base import Store
@@ -266,3 +267,45 @@ async def test_the_check_says_whose_it_is(desk: Desk, provider: Provider) -> Non
     account = await desk.connect(USER, fields=provider.fields)
     identity = await desk.connectors.identity(account)
     assert identity.label == USER
+
+
+# -- what is new
+
+
+async def test_new_mail_comes_once_without_its_body_and_never_what_is_never_shown(
+    desk: Desk, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mail_reads, "NEW", 2)
+    (account,) = await desk.store.read(lambda tx: accounts.listed(tx, "local"))
+    seen: Any = None
+
+    async def look() -> list[dict[str, Any]]:
+        nonlocal seen
+        found, _ = await desk.connectors.look(account, "message", seen)
+        seen = found.seen
+        assert len({key for key, _ in found.items}) == len(found.items)
+        return [dict(payload) for _, payload in found.items]
+
+    def put(*letters: tuple[str, str]) -> None:
+        with provider.box() as box:
+            for sender, subject in letters:
+                box.append(_letter(sender, subject, "The body."), "INBOX")
+
+    assert await look() == [] and await look() == [], "what was there before is not new"
+    await asyncio.to_thread(put, ("bo@acme.example", "One"), ("payroll@acme.example", "Your pay"))
+    ((told),) = await look()
+    assert told["from"] == "bo@acme.example" and told["subject"] == "One"
+    assert set(told) == {"id", "from", "subject"}
+    many = [("cy@acme.example", str(n)) for n in range(5)]
+    await asyncio.to_thread(put, *many)
+    parts = [[each["subject"] for each in await look()] for _ in range(4)]
+    assert parts == [["0", "1"], ["2", "3"], ["4"], []]
+    found = await desk.call("mail_read", {"message_id": told["id"]})
+    assert "The body." in found.text, "its id is that of the tools"
+    assert '"unread":true' in (await desk.call("mail_search", {"words": "One"})).text
+
+
+async def test_when_a_mailbox_counts_anew_nothing_old_is_taken_for_new(desk: Desk) -> None:
+    (account,) = await desk.store.read(lambda tx: accounts.listed(tx, "local"))
+    found, _ = await desk.connectors.look(account, "message", {"validity": 1, "next": 1})
+    assert found.items == [] and found.seen["validity"] != 1

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.commands import run
+from connectors import accounts
 from engine import inbox, people, sessions
 from engine.errors import NodError
 from engine.inbox import Person
-from engine.schedule import named, schedules, subscriptions, wakes
+from engine.schedule import hooks, named, schedules, subscriptions, wakes
 from engine.schedule.words import When
 from engine.store.base import Store
 from tests.fakes.chat import Chat, chatting
@@ -191,3 +193,47 @@ async def test_what_somebody_planned_who_is_sent_away_comes_to_rest(chat: Chat) 
     assert {each.owner: each.status for each in watched} == {bo: "paused", "console": "active"}
     woken = await chat.store.read(lambda tx: wakes.waiting(tx, "local"))
     assert [each.owner for each in woken] == ["console"]
+
+
+# -- what connectors bring
+
+
+async def connected(chat: Chat, owner: str = "console") -> None:
+    await chat.store.write(lambda tx: accounts.add(tx, "local", "github", "ana", owner, now=NOW))
+
+
+@pytest.mark.parametrize(
+    "line", ["watch event {}: tell me", "schedule when {}: tell me"], ids=["watch", "schedule"]
+)
+async def test_an_event_of_no_connector_is_answered_with_those_there_are(
+    chat: Chat, line: str
+) -> None:
+    await connected(chat)
+    with pytest.raises(NodError, match="GitHub brings no event github-reviews") as refused:
+        await do(chat, line.format("github-reviews"))
+    assert "github-review, gmail-message" in refused.value.fix and await cards(chat) == []
+    made = partial(hooks.add, tenant="local", name="github-reviews", owner="console", signed=False)
+    await chat.store.write(lambda tx: made(tx, now=NOW))
+    await do(chat, line.format("github-reviews"))
+    assert len(await cards(chat)) == 1, "a hook may be named so"
+
+
+@pytest.mark.parametrize(
+    "line", ["watch event {}: tell me", "schedule when {}: tell me"], ids=["watch", "schedule"]
+)
+async def test_what_could_never_come_is_refused_until_its_account_is_connected(
+    chat: Chat, line: str
+) -> None:
+    await connected(chat, owner="u-bo")
+    with pytest.raises(NodError, match="never come") as refused:
+        await do(chat, line.format("GitHub-Review"))
+    assert "/connect github" in refused.value.fix
+    await connected(chat)
+    await do(chat, line.format("GitHub-Review"))
+    [card] = await cards(chat)
+    assert "github-review" in str(card.payload["facts"])
+
+
+async def test_any_other_name_may_be_waited_for(chat: Chat) -> None:
+    await do(chat, "watch event githubber-push: tell me")
+    assert len(await cards(chat)) == 1

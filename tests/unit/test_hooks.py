@@ -313,6 +313,7 @@ async def test_a_key_that_cannot_be_kept_leaves_no_hook(
         pytest.param("add", "console:main", "owner", "not understood", id="no-name"),
         pytest.param("add a|b", "console:main", "owner", "no name of an event", id="bad-name"),
         pytest.param("add x unsigned", "console:main", "owner", "not understood", id="word"),
+        pytest.param("add GitHub-review", "console:main", "owner", "Only connected", id="an-apps"),
         pytest.param("revoke x", "console:main", "owner", "No hook", id="no-such"),
     ],
 )

@@ -8,6 +8,7 @@ id outside base32hex (400) or used before (409), a cancelled event (410).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -146,8 +147,8 @@ class Fake(Service):
                 for each in self.events.values()
                 if each["status"] != "cancelled"
                 # Bounds of an event's end, and of its beginning (docs: Events, list).
-                and _moment(each["end"]["dateTime"]) > begin
-                and _moment(each["start"]["dateTime"]) < end
+                and _when(each["end"]) > begin
+                and _when(each["start"]) < end
             ]
         first = int(query.get("pageToken", 0))
         page: dict[str, Any] = {"items": found[first : first + size]}
@@ -214,6 +215,11 @@ class Fake(Service):
             if "@" not in each["email"]:
                 raise _bad("Invalid attendee email.")
         return given
+
+
+def _when(moment: Mapping[str, str]) -> datetime:
+    """Return when an event begins or ends; a day alone does at midnight."""
+    return _moment(moment.get("dateTime") or f"{moment['date']}T00:00:00Z")
 
 
 def _moment(text: str) -> datetime:
