@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.canonical import defused
 from engine.clock import mint
 from engine.errors import ScheduleError
 from engine.schedule import subscriptions
@@ -34,7 +35,6 @@ PAYLOAD_LIMIT = 262_144
 SHOWN = 16_000
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,79}")
-_MARK = re.compile(r"<(?=\s*/?\s*nod-)", re.IGNORECASE)
 
 
 #: (transaction, tenant, principal, name of an event): raises ScheduleError when it cannot come.
@@ -144,7 +144,7 @@ def since(tx: Tx, tenant: str, name: str, moment: float, owner: str = "") -> Nam
 
 def quoted(event: NamedEvent) -> str:
     """Return what a model reads of the event: its payload as data, never as Nod's own words."""
-    text = _MARK.sub("‹", event.payload)
+    text = defused(event.payload)
     shown, left = text[:SHOWN], max(0, len(text) - SHOWN)
     lines = [f"The event {event.name} came."]
     if shown.strip():
