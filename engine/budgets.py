@@ -80,9 +80,10 @@ class Budget:
     owner: str
 
     def __str__(self) -> str:
-        limits = [amount(self.soft, self.unit)] if self.soft is not None else []
-        limits += [f"at most {amount(self.hard, self.unit)}"] if self.hard is not None else []
-        return f"{', '.join(limits)} a {self.period}"
+        end = f"stop at {amount(self.hard, self.unit)}" if self.hard is not None else ""
+        if self.soft is None:
+            return f"{end} a {self.period}"
+        return f"{amount(self.soft, self.unit)} a {self.period}{end and f', {end}'}"
 
     def period_at(self, at: float, session: str) -> str:
         """Return the name of the period that a call of `session` at `at` counts in."""

@@ -181,7 +181,7 @@ async def test_a_schedules_run_has_a_budget_of_its_own(store: Store, tmp_path: P
         made = await budget(world, "schedule", schedule, unit="calls", period="run", hard=1)
         assert await world.store.read(
             lambda tx: [str(b) for b in budgets.for_schedule(tx, "local", schedule)]
-        ) == ["at most 1 call a run"]
+        ) == ["stop at 1 call a run"]
         fired = [await _fired(world, schedule) for _ in range(2)]
         for session in fired:
             assert end(await world.log(session)) == ("completed", "")

@@ -98,9 +98,9 @@ def test_what_is_not_surely_understood_is_refused_with_examples(said: str) -> No
 async def test_a_budget_is_set_listed_changed_and_removed(chat: Chat) -> None:
     await called(chat.store)
     told = await do(chat, "budget all $0.2 a day, stop at $5")
-    assert told.startswith("$0.20, at most $5.00 a day for everything (b")
+    assert told.startswith("$0.20 a day, stop at $5.00 for everything (b")
     line = await do(chat, "budget")
-    assert "everything: $0.20, at most $5.00 a day · 2025-06-16: $0.25, used up: turns ask" in line
+    assert "everything: $0.20 a day, stop at $5.00 · 2025-06-16: $0.25, used up: turns ask" in line
     again = await do(chat, "budget set all '$0.4' a day")  # as a shell hands it over
     assert again.partition("(")[2] == told.partition("(")[2]  # the same budget, with one limit
     found = await chat.store.read(lambda tx: budgets.listed(tx, "local", OWNER, NOW))
