@@ -49,7 +49,7 @@ from connectors.registry import CONNECTORS, Entry, connector_tools, secrets_of
 from connectors.sources import check_event
 from engine import people, sessions
 from engine.clock import Now, mint, system_now
-from engine.errors import StoreError
+from engine.errors import SettingsError, StoreError
 from engine.events import Bus
 from engine.models.base import ModelError
 from engine.models.content import Documents
@@ -346,7 +346,7 @@ class App:
         )
         intake = await enter(self._intake)
         await enter(connecting)
-        await hooks.start(TENANT)
+        await self._open(hooks)
         await self.console.start(intake.take)
         self._stack.push_async_callback(self.console.stop)
         self.connections = Connections(
@@ -360,6 +360,12 @@ class App:
             await self.store.write(lambda tx: digests.begin(tx, TENANT, people.CONSOLE, zone, now))
             self.alarm.nudge()
         self._opened.set()
+
+    async def _open(self, hooks: Hooks) -> None:
+        try:
+            await hooks.start(TENANT)
+        except SettingsError as error:  # of the port that nobody set: no reason to be silent
+            await self._notify("hooks", "Hooks are not answered", str(error))
 
     def _unpaired(self, tx: Tx) -> list[str]:
         """Return the platforms on which nobody is known as the owner yet."""

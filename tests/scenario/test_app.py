@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from engine.errors import NodError
 from engine.inbox import DAY, Prompt
 from engine.models.base import UnknownModel
 from engine.sandbox.local import LocalExecutor
-from engine.schedule import jobs, schedules, wakes
+from engine.schedule import hooks, jobs, schedules, wakes
 from engine.schedule.words import When
 from engine.store.base import Tx
 from engine.store.lock import AdvanceLock
@@ -95,6 +96,22 @@ async def test_what_was_planned_with_the_practice_model_gets_the_real_one(tmp_pa
     real = {"NOD_MODEL": "openai:gpt-5-mini", "OPENAI_API_KEY": "k"}
     async with app(tmp_path, lambda: 0.0, **real) as nod:
         assert await models(nod) == ["openai:gpt-5", "openai:gpt-5-mini"]
+
+
+async def test_a_busy_port_that_nobody_set_keeps_no_nod_from_its_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {"tenant": "local", "name": "deploy-done", "owner": "console", "signed": False}
+    async with app(tmp_path) as nod:
+        await nod.store.write(lambda tx: hooks.add(tx, **made, now=0.0))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr("bot.web.PORT", taken.getsockname()[1])
+        async with app(tmp_path) as nod:
+            [notice] = await nod.store.read(lambda tx: inbox.pending(tx, "local"))
+            assert notice.payload["title"] == "Hooks are not answered"
+            assert "cannot listen" in notice.payload["text"]
+            await nod.console.say("console:other", CONSOLE_PERSON, "Hello")
+            assert "not an AI" in (await lines(tmp_path, "other", 2))[1]
 
 
 async def test_a_start_that_fails_gives_everything_back(tmp_path: Path) -> None:
