@@ -30,6 +30,7 @@ __all__ = [
     "notify",
     "offer_folder",
     "retry_post",
+    "settle",
     "show_in",
     "take",
     "waiting_as",
@@ -338,6 +339,13 @@ def notify(
         return None
     payload = {"title": title, "text": text} | ({"held": held, "retry": True} if held else {})
     return _raise(tx, tenant, "notice", f"{cause}/{mint('n')}", payload, None, now)
+
+
+def settle(tx: Tx, tenant: str, cause: str, now: float) -> None:
+    """Close the open notice of a cause that is over; if it comes again, that is told again."""
+    row = tx.one("notice_open", tenant=tenant, prefix=f"{cause}/%")
+    if row is not None:
+        inbox.withdraw(tx, inbox.get(tx, row["id"]), now)
 
 
 def _raise(

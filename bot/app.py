@@ -350,7 +350,7 @@ class App:
         await self.console.start(intake.take)
         self._stack.push_async_callback(self.console.stop)
         self.connections = Connections(
-            settings, self._ground(), self._surfaces, intake.take, self.presenter.poke
+            settings, self._ground(), self._surfaces, intake.take, self._started
         )
         await enter(self.connections)
         await enter(LocalSocket(socket_path(settings), self.context, self._say))
@@ -401,6 +401,12 @@ class App:
         """Post a text of which nothing is kept, to where one person reads it."""
         message = Message(text=text)
         await self._outbox.show(target, message, f"whisper:{mint('w')}", doubt=False)
+
+    async def _started(self, surface: str) -> None:
+        """A platform is connected: what was told of it is over, and what waited is shown."""
+        now = self._now()
+        await self.store.write(lambda tx: answers.settle(tx, TENANT, f"surface:{surface}", now))
+        self._poke()
 
     async def _notify(self, cause: str, title: str, text: str) -> None:
         """Tell the owner, once while it is not answered."""

@@ -32,7 +32,7 @@ class Connections:
 
     Args:
         surfaces: by name; a surface is in it from its first try to start on.
-        started: called when one has started: what waited for it may be shown.
+        started: called with the name of one that has started: what waited for it may be shown.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Connections:
         ground: Ground,
         surfaces: MutableMapping[str, Surface],
         take: Take,
-        started: Callable[[], None],
+        started: Callable[[str], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._ground = ground
@@ -94,8 +94,14 @@ class Connections:
             else:
                 self.states[name] = "connected"
                 tried.set()
-                self._started()
+                await self._begun(name)
                 return
+
+    async def _begun(self, name: str) -> None:
+        try:
+            await self._started(name)
+        except NodError as fault:
+            _log.warning("what waited for %s is shown later: %s", name, fault)
 
     async def _start(self, name: str, platform: Platform, config: Any) -> None:
         await asyncio.to_thread(import_module, platform.module)  # its library may be slow to load

@@ -44,6 +44,8 @@ def decision(prompt: Prompt, name: Callable[[str], str], zone: tzinfo) -> str:
     at = _time(prompt, zone)
     if answer.get("silence"):
         return f"No answer in time, which is never a yes, {at}"
+    if answer.get("over"):
+        return f"This is over, {at}"
     kind = str(answer.get("kind", ""))
     by = "" if not prompt.resolved_by else f" by @{visible(name(prompt.resolved_by))}"
     if kind == "happened":

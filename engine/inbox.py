@@ -30,6 +30,7 @@ __all__ = [
     "remind",
     "resolve",
     "standing_votes",
+    "withdraw",
 ]
 
 DAY = 24 * 60 * 60.0  # seconds
@@ -231,6 +232,11 @@ def expire(tx: Tx, now: float, limit: int = 100) -> list[Prompt]:
         if resolution.status == "resolved":
             expired.append(resolution.prompt)
     return expired
+
+
+def withdraw(tx: Tx, prompt: Prompt, now: float) -> None:
+    """Close a notice whose cause is over; nobody needs to have seen it."""
+    _decide(tx, prompt, {"kind": "seen", "over": True}, "clock", "", now, 0)
 
 
 def remind(tx: Tx, now: float, limit: int = 100) -> list[Prompt]:

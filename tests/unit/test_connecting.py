@@ -54,7 +54,7 @@ class House:
     surfaces: dict[str, Surface] = field(default_factory=dict)
     started: int = 0
 
-    def _started(self) -> None:
+    async def _started(self, surface: str) -> None:
         self.started += 1
 
     def connections(self) -> Connections:

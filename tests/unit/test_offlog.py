@@ -58,21 +58,23 @@ async def chat(sqlite_store: Store, tmp_path: Path, surface: Watched) -> AsyncIt
 
 async def due(chat: Chat, name: str, place: str, at: float, **payload: Any) -> None:
     """Write a row that carries what is to be shown."""
-    await chat.store.write(
-        lambda tx: tx.run(
-            "delivery_add",
-            id=name,
-            tenant="local",
-            session="",
-            kind="show",
-            subject=f"mail:{name}",
-            destination=place,
-            part=1,
-            payload=json.dumps(payload),
-            status="open",
-            attempted=None,
-            now=at,
-        )
+    await chat.store.write(lambda tx: add(tx, name, place, at, payload))
+
+
+def add(tx: Any, name: str, place: str, at: float, payload: Any) -> None:
+    tx.run(
+        "delivery_add",
+        id=name,
+        tenant="local",
+        session="",
+        kind="show",
+        subject=f"mail:{name}",
+        destination=place,
+        part=1,
+        payload=json.dumps(payload),
+        status="open",
+        attempted=None,
+        now=at,
     )
 
 
@@ -185,15 +187,33 @@ async def test_a_place_that_is_busy_is_asked_again_and_nothing_is_given_up(
     chat: Chat, surface: Watched
 ) -> None:
     surface.failures = [SurfaceError("busy", retry_after=0.01)]
-    await due(chat, "a", DM, 1.0, text="first")
-    await due(chat, "b", DM, 2.0, text="second")
-    chat.presenter.poke()
+
+    def work(tx: Any) -> None:
+        add(tx, "a", DM, 1.0, {"text": "first"})
+        add(tx, "b", DM, 2.0, {"text": "second"})
+
+    await chat.store.write(work)
     async with asyncio.timeout(5):
-        while surface.failures or chat.presenter._offlog._lanes:
+        while len(surface.posted) < 2:
+            chat.presenter.poke()
             await asyncio.sleep(0.01)
-    assert surface.of(DM) == [], "the second one does not overtake the first"
+    assert surface.of(DM) == ["first", "second"]
+    assert await chat.world.pending() == []
+
+
+async def test_a_notice_whose_cause_is_over_says_so_and_the_next_one_is_told(
+    chat: Chat, surface: Watched
+) -> None:
+    await notice(chat, DM)
     chat.presenter.poke()
-    await surface.until(lambda platform: platform.of(DM) == ["first", "second"])
+    await surface.until(lambda platform: len(platform.posted) == 1)
+    now = chat.world.engine.now()
+    for cause in ("another", "test"):
+        await chat.store.write(partial(answers.settle, tenant="local", cause=cause, now=now))
+        assert len(await chat.world.pending()) == (cause == "another")
+    chat.presenter.poke()
+    await surface.until(lambda platform: "This is over" in platform.of(DM)[0])
+    await notice(chat, DM)
 
 
 async def test_a_decided_card_whose_message_is_gone_is_asked_for_once(
