@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import ipaddress
+import logging
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -31,6 +32,7 @@ from engine.errors import ToolError
 if TYPE_CHECKING:
     import aiohttp
     from aiolimiter import AsyncLimiter
+    from stamina.instrumentation import RetryDetails
 
 __all__ = [
     "Http",
@@ -58,6 +60,8 @@ WORDS = 500
 PER_HOST, IN_ALL = 20, 100
 
 _CHUNK = 64 * 1024
+
+_log = logging.getLogger(__name__)
 
 
 class ServiceRefused(ToolError):
@@ -316,10 +320,16 @@ async def _never_again(
 def _stamina() -> ModuleType:
     """Return the library of tries, which writes to our log and nowhere else."""
     import stamina
-    from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
+    from stamina.instrumentation import set_on_retry_hooks
 
-    set_on_retry_hooks([LoggingOnRetryHook])
+    set_on_retry_hooks([_noted])
     return stamina
+
+
+def _noted(details: RetryDetails) -> None:
+    """Log a try that failed; of its cause the kind only, for it may hold what no log should."""
+    cause = type(details.caused_by).__name__
+    _log.info("try %d failed (%s), again in %.1f s", details.retry_num, cause, details.wait_for)
 
 
 class _Blocked(OSError):
@@ -493,10 +503,11 @@ def _sentences(said: Any) -> list[str]:
     return found
 
 
-def check_public(host: str, own: Iterable[str] = ()) -> None:
+def check_public(host: str, own: Iterable[str] = (), fix: str = "") -> None:
     """Raise ServiceRefused when a host, which is none of the owner's `own`, is not public.
 
-    For services that do not speak HTTP. Blocking: the name is looked up.
+    For services that do not speak HTTP, and for addresses that are given long before they are used.
+    `fix` says what makes it `own`. Blocking: the name is looked up.
     """
     if host in own:
         return
@@ -505,9 +516,7 @@ def check_public(host: str, own: Iterable[str] = ()) -> None:
     except OSError:
         raise Unreachable(f"There is no server {host}.", "Check its name.") from None
     if not all(_public(str(each[4][0])) for each in found):
-        raise ServiceRefused(
-            0, f"{host} is not a public address, so it is not asked.", "Name it under `hosts`."
-        )
+        raise ServiceRefused(0, f"{host} is not a public address, so it is not asked.", fix)
 
 
 #: Networks whose addresses stand for an IPv4 address, and how many bits lie behind it: mapped,

@@ -31,8 +31,9 @@ __all__ = ["CONNECTOR", "adf", "site", "text_of"]
 
 def site(fields: Mapping[str, Any]) -> str:
     """Return the address of the API of a site: "acme", or acme.atlassian.net."""
-    name = str(fields["site"]).strip().removeprefix("https://").split("/")[0].split(".")[0]
-    if not name.replace("-", "").isalnum():
+    host = str(fields["site"]).strip().removeprefix("https://").split("/")[0]
+    name, _, domain = host.lower().partition(".")
+    if not name.replace("-", "").isalnum() or domain not in ("", "atlassian.net"):
         raise ToolError("That is no site of Jira Cloud.", "Write acme for acme.atlassian.net.")
     return f"https://{name}.atlassian.net/rest/api/3"
 

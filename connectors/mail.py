@@ -21,7 +21,7 @@ from engine.errors import NeedsConnection, ToolError
 if TYPE_CHECKING:
     from imap_tools import BaseMailBox
 
-__all__ = ["CONNECTOR", "at", "in_box", "needs", "tls"]
+__all__ = ["CONNECTOR", "HOSTS", "at", "in_box", "needs", "tls"]
 
 T = TypeVar("T")
 
@@ -57,6 +57,8 @@ CONNECTOR = mail = Connector(
     ),
 )
 
+#: What lets a private server be asked.
+HOSTS = "If it is yours, name it in nod.toml, under [connectors.mail]: hosts."
 #: Seconds for one answer of a server.
 PATIENCE = 20.0
 
@@ -94,7 +96,7 @@ async def in_box(api: Api, work: Callable[[BaseMailBox], T]) -> T:
         from imap_tools import MailBox, MailboxLoginError
         from imap_tools.errors import ImapToolsError
 
-        check_public(host, options.get("hosts", ()))
+        check_public(host, options.get("hosts", ()), HOSTS)
         try:
             box = MailBox(host, port, timeout=PATIENCE, ssl_context=tls(options))
             try:

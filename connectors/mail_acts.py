@@ -12,7 +12,7 @@ from connectors import letters
 from connectors.base import Api, Result, Risk
 from connectors.http import ServiceRefused, Unreachable, Unsure, check_public
 from connectors.mail import CONNECTOR as mail
-from connectors.mail import PATIENCE, at, in_box, needs, tls
+from connectors.mail import HOSTS, PATIENCE, at, in_box, needs, tls
 from connectors.mail_reads import whole
 from engine.errors import ToolError
 from engine.tools.base import LookUp, Outcome
@@ -107,7 +107,7 @@ async def _delivered(api: Api, letter: EmailMessage, people: list[str]) -> dict[
 
     fields, options = await api.secret(), api.options
     host, port = at(str(fields["smtp"]), 465)
-    await asyncio.to_thread(check_public, host, options.get("hosts", ()))
+    await asyncio.to_thread(check_public, host, options.get("hosts", ()), HOSTS)
     api.ctx.before_act()
     client = aiosmtplib.SMTP(
         hostname=host,

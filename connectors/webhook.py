@@ -6,11 +6,14 @@ Our own: it is one request. The signature is GitHub's form, which receivers know
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from typing import Any
+from urllib.parse import urlsplit
 
 from connectors.base import Api, Connector, Field, Identity, Key, Limits, Result, Risk
+from connectors.http import check_public
 from engine.canonical import dumps
 from engine.errors import ToolError
 
@@ -50,6 +53,9 @@ async def check(api: Api) -> Identity:
     fields = await api.secret()
     if not str(fields["url"]).startswith("https://") and "base_url" not in api.options:
         raise ToolError("The address does not begin with https://.", "Give one that does.")
+    if "base_url" not in api.options:
+        host = urlsplit(str(fields["url"])).hostname or ""
+        await asyncio.to_thread(check_public, host, fix="Give one that others reach, too.")
     return Identity(label=fields["name"], text=f"{fields['name']} is known; nothing was sent.")
 
 

@@ -13,10 +13,11 @@ from aiohttp import web
 
 from connectors import http
 from connectors.http import Http, Limits, Request, ServiceRefused, Unsure
+from connectors.jira import site
 from connectors.registry import Connectors
 from engine.errors import ToolError
 from engine.store.base import Store
-from tests.fakes.vendors import notes
+from tests.fakes.vendors import notes, webhook
 from tests.fakes.vendors.desk import CATALOGUE, opened
 from tests.fakes.vendors.service import Fault, Service
 
@@ -269,3 +270,55 @@ async def test_no_header_is_in_what_an_error_says(service: Echo, own: Http) -> N
     with pytest.raises(ServiceRefused) as refused:
         await own.request(request)
     assert "very-secret" not in f"{refused.value!r}{request!r}"
+
+
+# -- addresses that people give
+
+
+@pytest.mark.parametrize(
+    "given", ["acme", "ACME", " acme.atlassian.net ", "https://acme.atlassian.net/jira/x"]
+)
+def test_a_site_of_jira_is_taken_as_people_write_it(given: str) -> None:
+    assert site({"site": given}) == "https://acme.atlassian.net/rest/api/3"
+
+
+@pytest.mark.parametrize(
+    "given", ["acme.evil.example", "acme.atlassian.net.evil.example", "", "a b"]
+)
+def test_no_other_host_passes_for_a_site_of_jira(given: str) -> None:
+    with pytest.raises(ToolError, match="no site"):
+        site({"site": given})
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1/x", "https://[::1]/x", "http://example.org/x"])
+async def test_a_webhook_that_leads_nowhere_is_told_when_it_is_connected(
+    sqlite_store: Store, tmp_path: Path, url: str
+) -> None:
+    async with (
+        webhook.Fake() as service,
+        opened("webhook", service, sqlite_store, tmp_path) as desk,
+    ):
+        alone = Connectors(
+            store=sqlite_store,
+            tools=desk.tools,
+            credentials=desk.credentials,
+            tenant="local",
+            options={},
+            catalogue={"webhook": CATALOGUE["webhook"]},
+        )
+        account = await desk.connect(fields={"name": "ops", "url": url, "secret": ""})
+        async with alone:
+            with pytest.raises(ToolError, match=r"not a public address|https://"):
+                await alone.identity(account)
+
+
+async def test_a_try_that_failed_is_in_the_log_without_what_was_sent(
+    service: Echo, own: Http, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.fail(Fault(status=500))
+    secret = {"Authorization": "Bearer very-secret"}
+    with caplog.at_level("INFO"):
+        assert (await own.request(_request(f"{service.url}/echo", headers=secret))).status == 200
+    (noted,) = [each for each in caplog.records if each.name == "connectors.http"]
+    assert noted.levelname == "INFO" and "try 1 failed (Unsure)" in noted.getMessage()
+    assert "very-secret" not in caplog.text and "/echo" not in noted.getMessage()
