@@ -152,7 +152,7 @@ async def message(api: Api, seen: Any) -> Found:
         if error.status != 404:
             raise
         return await message(api, None)  # it is too long ago for Gmail to tell what came since
-    ids = [each["message"]["id"] for record in records for each in record["messagesAdded"]]
+    ids = [each["message"]["id"] for record in records for each in record.get("messagesAdded", ())]
     items = [(each["id"], each) for each in await _told(api, ids)]
     return Found(items=items, seen=records[-1]["id"] if len(records) == NEW else latest)
 

@@ -147,8 +147,8 @@ async def soon(api: Api, seen: Any) -> Found:
     """An event in the account's own calendar begins within 15 minutes."""
     now = datetime.fromtimestamp(api.now(), UTC)
     asked = {
-        "timeMin": now.isoformat(),
-        "timeMax": (now + SOON).isoformat(),
+        "timeMin": now.isoformat(timespec="seconds"),
+        "timeMax": (now + SOON).isoformat(timespec="seconds"),
         "singleEvents": True,
         "orderBy": "startTime",
         "maxResults": NEAR,

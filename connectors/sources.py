@@ -34,8 +34,9 @@ PATIENCE, LEASE = 90.0, 180.0
 #: Seconds for which it is kept how far an account was looked at when nobody waits any more: whoever
 #: was woken may wait again, and misses nothing of the meantime.
 KEPT = 900.0
-#: Seconds until a look that failed is tried again, doubled each time, and at most.
-PAUSE, LONGEST = 60.0, 3_600.0
+#: Seconds until a look that failed is tried again, doubled each time, and at most; and at most when
+#: the service itself says how long to wait.
+PAUSE, LONGEST, ASKED = 60.0, 3_600.0, 86_400.0
 #: Characters of one field of what an event carries.
 FIELD = 500
 #: Failures in a row of which the account's owner is told.
@@ -250,7 +251,7 @@ class Sources:
         again = refused and wanted.account.status == "ok"  # it was connected since it was told
         telling = again or (not row["told"] and (refused or failures >= TELLING))
         pause = min(LONGEST, PAUSE * 2 ** min(failures - 1, 10))
-        pause = 0.0 if refused else max(pause, getattr(error, "retry_after", 0.0))
+        pause = 0.0 if refused else max(pause, min(ASKED, getattr(error, "retry_after", 0.0)))
         _log.warning("%s of an account was not looked at: %s", wanted.event, error)
 
         def work(tx: Tx) -> bool:

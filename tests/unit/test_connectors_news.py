@@ -205,9 +205,9 @@ async def test_a_meeting_is_told_once_shortly_before_it_begins_and_again_when_it
             "off": meeting("off", 10, status="cancelled"),
         }
         await eye.look()
-        service.events["soon"] = meeting("soon", 10)
+        service.events["soon"] = soon = meeting("soon", 10)
         ((key, payload),) = (await eye.look()).items
-        assert key == f"soon@{service.events['soon']['start']['dateTime']}"
+        assert key == f"soon@{soon['start']['dateTime']}"
         assert payload["summary"] == "soon" and "description" not in payload
         assert await eye.keys() == []
         service.events["soon"] = meeting("soon", 14)
@@ -221,6 +221,7 @@ async def test_a_whole_day_begins_at_no_time_of_day(sqlite_store: Store, tmp_pat
         await eye.look()
         today = datetime.fromtimestamp(system_now(), UTC).date()
         days = {"start": {"date": f"{today}"}, "end": {"date": f"{today + timedelta(days=2)}"}}
-        service.events["day"] = {"id": "day", "status": "confirmed", "summary": "Fair", **days}
+        fair: dict[str, Any] = {"id": "day", "status": "confirmed", "summary": "Fair", **days}
+        service.events["day"] = fair
         service.events["soon"] = meeting("soon", 10)
         assert len(await eye.keys()) == 1
