@@ -19,6 +19,7 @@ from connectors.base import (
 from connectors.http import ServiceRefused
 from connectors.jira import CONNECTOR as jira
 from connectors.jira import adf, text_of
+from connectors.jira_texts import lost_as_text
 from engine.errors import ToolError
 from engine.tools.base import LookUp, Outcome
 
@@ -167,11 +168,15 @@ async def update_issue(
     Args:
         issue: Such as OPS-12.
         title: A new title.
-        description: A new text, plain.
+        description: A new text, plain; a text with pictures, tables and the like is not replaced.
         priority: Such as High.
     """
     fields: dict[str, Any] = {"summary": title} if title else {}
     if description:
+        lost = lost_as_text((await _held(api, issue))["description"])
+        if lost:
+            what = f"The text of {issue} holds what plain text would remove: {', '.join(lost)}."
+            raise ToolError(what, "Comment on it, or have it changed in Jira.")
         fields["description"] = adf(description)
     if priority:
         fields["priority"] = {"name": priority}
