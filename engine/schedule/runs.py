@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine import audit, sessions
+from engine.canonical import digest
 from engine.errors import ScheduleError
 from engine.schedule import notices
 from engine.schedule.cron import in_zone
@@ -183,13 +184,16 @@ def give_up(tx: Tx, fire_id: str, cause: str, now: float) -> None:
 
 
 def _tell(tx: Tx, row: Row, note: str, now: float, schedule: Row | None = None) -> None:
+    """Tell whoever owns the schedule; the same again only when they have seen it."""
     whose = schedule or row
-    if whose["owner_id"]:
+    same = f"fire:{row['schedule_id']}/{digest(note)[:8]}/"
+    told = tx.one("notice_open", tenant=row["tenant_id"], prefix=f"{same}%")
+    if whose["owner_id"] and told is None:
         notices.tell(
             tx,
             row["tenant_id"],
             whose["owner_id"],
-            subject=f"fire:{row['id']}",
+            subject=f"{same}{row['id']}",
             title=f"Schedule: {whose['title']}",
             text=f"The run of '{whose['title']}' failed: {note}.",
             now=now,

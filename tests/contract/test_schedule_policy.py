@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine import sessions
+from engine import inbox, sessions
 from engine.schedule import fires, runs, schedules
 from engine.schedule.policy import DELAYS, WAITING, Policy, Quiet
 from engine.schedule.runs import Fire
@@ -521,3 +521,28 @@ async def test_a_zone_that_vanished_ends_what_waits_and_no_turn(
     assert await statuses(store, schedule) == ["failed", "failed"]
     told_of = await notices(store)
     assert any("no time zone 'Atlantis/Capital'" in text for text in told_of)
+
+
+async def test_the_same_failure_is_told_again_only_once_it_was_seen(
+    store: Store, tmp_path: Path
+) -> None:
+    schedule = await added(store)
+
+    async def failing(day: int, how: str) -> None:
+        due = DUE + day * DAY
+        run = await fired(store, schedule, due, due, tmp_path)
+        await end(store, run.session, how, due)
+
+    for day in range(3):
+        await failing(day, "error")
+    assert len(await notices(store)) == 1
+    await failing(3, "max_iterations")
+    assert len(await notices(store)) == 2
+    owner = inbox.Person(id="ana", role="owner")
+    for each in await store.read(lambda tx: inbox.pending(tx, TENANT)):
+        await store.write(
+            lambda tx, id=each.id: inbox.resolve(tx, id, {"kind": "seen"}, owner, "", DUE + 9 * DAY)
+        )
+    await failing(4, "error")
+    assert len(await notices(store)) == 1
+    assert (await statuses(store, schedule)).count("failed") == 5

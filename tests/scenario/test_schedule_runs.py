@@ -128,7 +128,7 @@ async def test_a_failed_model_call_is_a_failed_run(
         await world.settle()
         [run] = await history(store, schedule)
         assert (run.status, run.note) == ("failed", "it ended with an error")
-        [notice] = [each for each in await world.pending() if each.subject == f"fire:{run.id}"]
+        [notice] = [each for each in await world.pending() if each.subject.endswith(f"/{run.id}")]
         assert "it ended with an error" in notice.payload["text"]
 
 
