@@ -199,6 +199,11 @@ class TelegramBot:
     # -- the webhook
 
     async def _hook(self) -> None:
+        if not self._ground.web.public.startswith("https://"):
+            raise SurfaceError(
+                "Telegram calls a webhook under https alone, and web.url is no such address.",
+                "Set web.url, or telegram.mode to polling.",
+            )
         await self._ground.web.add("POST", self.path, self._called)
         address = f"{self._ground.web.url}{self.path}"
         await self._line.told(

@@ -40,6 +40,7 @@ async def grounded(
     *,
     tool: Callable[[str], Tool | None] = lambda name: None,
     owned: Sequence[Owned] = (),
+    url: str = "",
 ) -> AsyncIterator[Told]:
     """Yield a ground in `data`, whose vault opens with a passphrase."""
 
@@ -53,7 +54,7 @@ async def grounded(
         told.notices.append((cause, title, text))
 
     counts = Counts()
-    async with Web(settings.Web(port=0), counts, ready) as web:
+    async with Web(settings.Web(port=0, url=url), counts, ready) as web:
         ground = Ground(
             now=system_now,
             data=data,

@@ -12,6 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
@@ -104,6 +105,8 @@ class FakeTelegram:
         self._failures: dict[str, deque[Fault | str]] = defaultdict(deque)
         self._numbers: dict[int, int] = defaultdict(int)
         self._update = 1000
+        #: The port to which calls of webhooks are handed on.
+        self.front = 0
         self._runner: web.AppRunner | None = None
         self._hooks: set[asyncio.Task[None]] = set()
         self.url = ""
@@ -266,12 +269,16 @@ class FakeTelegram:
         await self._tell()
         return self._update
 
+    def behind(self, bot: _Bot) -> str:
+        """Return where a bot's webhook leads: what stands in front of it here has no https."""
+        return f"http://127.0.0.1:{self.front}{urlsplit(bot.webhook).path}"
+
     async def _deliver(self, bot: _Bot) -> None:
         async with aiohttp.ClientSession() as session:
             while bot.updates and bot.webhook:
                 headers = {"X-Telegram-Bot-Api-Secret-Token": bot.secret}
                 async with session.post(
-                    bot.webhook, json=bot.updates[0], headers=headers
+                    self.behind(bot), json=bot.updates[0], headers=headers
                 ) as answer:
                     if answer.status == 200:
                         bot.updates.popleft()
@@ -393,6 +400,13 @@ class FakeTelegram:
         secret = given.get("secret_token", "")
         if secret and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret):
             raise Fault(400, "Bad Request: secret token contains unallowed characters")
+        address = urlsplit(given["url"])
+        if address.scheme != "https":
+            what = "bad webhook: An HTTPS URL must be provided for webhook"
+            raise Fault(400, f"Bad Request: {what}")
+        if (address.port or 443) not in (443, 80, 88, 8443):
+            what = "bad webhook: Webhook can be set up only on ports 80, 88, 443 or 8443"
+            raise Fault(400, f"Bad Request: {what}")
         bot.webhook, bot.secret = given["url"], secret
         self._hooks.add(asyncio.create_task(self._deliver(bot)))
         return True

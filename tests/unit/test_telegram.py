@@ -74,8 +74,9 @@ async def at_work(
     mode: str = "polling",
     tokens: tuple[str, ...] = (TOKEN,),
     answer: Callable[[Inbound], Awaitable[Receipt]] | None = None,
+    url: str = "",
 ) -> AsyncIterator[Desk]:
-    async with grounded(data, store) as house:
+    async with grounded(data, store, url=url) as house:
         config = TelegramConfig(tokens=tokens, mode=mode, base_url=fake.url)
         surface = TelegramSurface(config, house.ground)
         desk = Desk(fake=fake, surface=surface, house=house, answer=answer)
@@ -478,25 +479,37 @@ async def test_one_slow_conversation_holds_no_other_back_and_each_keeps_its_orde
 async def test_a_webhook_takes_updates_with_the_secret_and_none_without(
     sqlite_store: Store, tmp_path: Path, fake: FakeTelegram
 ) -> None:
-    async with at_work(sqlite_store, tmp_path, fake, mode="webhook") as desk:
+    url = "https://nod.test"
+    async with at_work(sqlite_store, tmp_path, fake, mode="webhook", url=url) as desk:
+        assert fake.bot.webhook == f"{url}/telegram/{BOT}"
+        fake.front = desk.house.ground.web.port
         await fake.say(ANA, ANA, "hello")
         assert said((await desk.got(1))[0]).text == "hello"
         await fake.until(lambda: not fake.bot.updates)
-        assert TOKEN not in fake.bot.webhook
+        address = fake.behind(fake.bot)
         forged = {"update_id": 1, "message": fake.messages[ANA, 1]}
         headers = {"X-Telegram-Bot-Api-Secret-Token": "guessed"}
         async with aiohttp.ClientSession() as session:
-            async with session.post(fake.bot.webhook, json=forged) as answer:
+            async with session.post(address, json=forged) as answer:
                 assert answer.status == 403
-            async with session.post(fake.bot.webhook, json=forged, headers=headers) as answer:
+            async with session.post(address, json=forged, headers=headers) as answer:
                 assert answer.status == 403
             right = {"X-Telegram-Bot-Api-Secret-Token": fake.bot.secret}
-            async with session.post(fake.bot.webhook, data=b"[]", headers=right) as answer:
+            async with session.post(address, data=b"[]", headers=right) as answer:
                 assert answer.status == 400
         assert len(desk.taken) == 1
         counts = desk.house.ground.counts
         assert counts.get("nod_refused_total", surface="telegram", reason="secret") == 2
         assert counts.get("nod_refused_total", surface="telegram", reason="malformed") == 1
+
+
+@pytest.mark.parametrize("url", ["", "http://nod.test"])
+async def test_a_webhook_without_an_https_address_is_told_with_what_to_set(
+    sqlite_store: Store, tmp_path: Path, fake: FakeTelegram, url: str
+) -> None:
+    with pytest.raises(SurfaceError, match=r"under https alone.*Set web.url"):
+        async with at_work(sqlite_store, tmp_path, fake, mode="webhook", url=url):
+            pass
 
 
 # -- trouble
