@@ -30,6 +30,9 @@ __all__ = ["Alarm"]
 RESCAN = 30  # seconds between looks for rows of other processes
 #: Seconds after a start in which no prompt expires: presses made while Nod was down count first.
 QUIET = 3600.0
+#: Seconds without a look, far beyond a rescan, after which the machine must have slept: what was
+#: pressed meanwhile comes first, as after a start.
+SLEPT = 600.0
 BATCH = 100  # rows of one kind that one ring deals with; the rest is next
 #: Runs of one transaction that meets another process in the same row.
 ATTEMPTS = 5
@@ -95,7 +98,8 @@ class Alarm:
         self._on_wake = on_wake
         self._on_prompts = on_prompts
         self._digest = digest
-        self._quiet_until = now() + QUIET
+        self._looked_at = now()
+        self._quiet_until = self._looked_at + QUIET
         self._rung = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -138,6 +142,9 @@ class Alarm:
         when the store cannot be read.
         """
         now = self._now()
+        if now - self._looked_at > SLEPT:
+            self._quiet_until = now + QUIET
+        self._looked_at = now
         due = await self._store.read(lambda tx: self._due(tx, now))
         done = await asyncio.gather(
             *(self._fire(schedule, at) for schedule, at in due.schedules),

@@ -16,7 +16,7 @@ from engine.canonical import loads
 from engine.errors import NodError, ScheduleError, StoreFull, TargetError
 from engine.inbox import Prompt
 from engine.schedule import fires, runs, schedules, wakes
-from engine.schedule.alarm import QUIET, Alarm
+from engine.schedule.alarm import QUIET, SLEPT, Alarm
 from engine.schedule.fires import Fired
 from engine.schedule.policy import DEFAULT, Policy
 from engine.schedule.schedules import Schedule
@@ -556,11 +556,36 @@ async def test_after_a_start_no_prompt_expires_for_an_hour(store: Store, tmp_pat
     alarm = alarm_on(store, clock, tmp_path, woken.append, seen.extend)
     assert await alarm.ring() == clock.moment + QUIET
     assert (seen, woken) == ([], [])
-    clock.moment += QUIET
-    await alarm.ring()
+    await awake(alarm, clock, QUIET)
     assert [(each.id, each.status) for each in seen] == [(prompt, "resolved")]
     assert seen[0].answer == {"kind": "deny", "silence": True, "reason": "no answer"}
     assert woken == [run.session]
+
+
+async def awake(alarm: Alarm, clock: Clock, seconds: float) -> None:
+    """Let the time pass as it does where nothing sleeps: the alarm looks again and again."""
+    until = clock.moment + seconds
+    while clock.moment < until:
+        clock.moment = min(until, clock.moment + SLEPT)
+        await alarm.ring()
+
+
+async def test_after_a_machine_slept_no_prompt_expires_for_an_hour(
+    store: Store, tmp_path: Path
+) -> None:
+    """What was pressed meanwhile has not come in yet; a laptop has no start in the morning."""
+    run = await fired(store, await added(store), DUE, DUE, tmp_path)
+    await advance_to(store, run.session, "parked")
+    prompt = await asked(store, str(run.session), deadline=DUE + 5 * HOUR)
+    clock, seen = Clock(DUE), list[Prompt]()
+    alarm = alarm_on(store, clock, tmp_path, prompts=seen.extend)
+    await awake(alarm, clock, 2 * HOUR)
+    clock.moment += 8 * HOUR
+    assert await alarm.ring() == clock.moment + QUIET
+    await awake(alarm, clock, QUIET - 1)
+    assert seen == []
+    await awake(alarm, clock, 1)
+    assert [each.id for each in seen] == [prompt]
 
 
 async def test_a_reminder_comes_once_and_wakes_nobody(store: Store, tmp_path: Path) -> None:
