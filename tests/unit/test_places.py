@@ -67,6 +67,8 @@ KEPT = {
     "connections.scopes": "rights in somebody else's system",
     "events.event_key": "the source's own number",
     "subscriptions.words": "words that are looked for",
+    "sources.source": "what an account brings",
+    "sources.seen": "what somebody else's system numbers",
 }
 #: Names of columns that hold no place in any table.
 PLAIN = frozenset(
