@@ -121,6 +121,19 @@ async def test_a_refusal_did_nothing(status: int, said: str, store: Store, tmp_p
         assert server.calls == 1
 
 
+async def test_a_call_follows_no_redirect_to_another_server(store: Store, tmp_path: Path) -> None:
+    async with served() as server, served() as other:
+        server.token = "Bearer tok-12345678"
+        table = {"url": server.url, "headers": {"Authorization": "Bearer {FAKE_TOKEN}"}}
+        async with house(store, tmp_path, {"FAKE_TOKEN": "tok-12345678"}, fake=table) as nod:
+            await nod.ready()
+            server.faults = [other.url]
+            answer = await nod.call("mcp_fake_add", a=1, b=2)
+            assert not answer.ok and "not followed" in answer.text
+            assert (await nod.call("mcp_fake_add", a=1, b=2)).text == "3"
+            assert (other.headers, other.calls, server.calls) == ({}, 0, 1)
+
+
 @pytest.mark.parametrize("fault", [500, 502, "drop", "endless"])
 async def test_after_a_failure_of_the_server_nobody_knows(
     fault: int | str, store: Store, tmp_path: Path

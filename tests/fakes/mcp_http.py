@@ -73,6 +73,8 @@ class HttpServer:
         if isinstance(fault, int):
             headers = {"Retry-After": "7"} if fault == 429 else {}
             return web.Response(status=fault, headers=headers, text="<html>nothing for you</html>")
+        if fault.startswith("http"):
+            return web.Response(status=307, headers={"Location": fault})
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         if fault == "endless":
