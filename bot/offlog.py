@@ -16,7 +16,7 @@ from typing import Any
 from bot import answers
 from bot.outbox import FAILURES, TRIED_FOR, Shown, fingerprint, passing
 from bot.stage import Stage
-from bot.surfaces.base import Message
+from bot.surfaces.base import Message, SurfaceError
 from engine import inbox, people
 from engine.canonical import loads
 from engine.errors import PromptError
@@ -56,12 +56,17 @@ class _Due:
 class OffLog:
     """Looks for what is due. `close` ends what is on its way."""
 
-    def __init__(self, stage: Stage, started: float) -> None:
-        """`started`: when this Nod began to show things (epoch seconds)."""
+    def __init__(self, stage: Stage, started: float, again: Callable[[], None]) -> None:
+        """`started`: when this Nod began to show things, epoch seconds; `again` asks for a look."""
         self._stage = stage
         self._started = started
+        self._again = again
         #: Who shows something, by place.
         self._lanes: dict[str, asyncio.Task[None]] = {}
+        #: Places where more was due while something was on its way.
+        self._more: set[str] = set()
+        #: (subject, place) of what was sent and is not known to be there: it may be.
+        self._sending: set[tuple[str, str]] = set()
 
     async def close(self) -> None:
         """Show nothing more."""
@@ -72,16 +77,25 @@ class OffLog:
 
     async def look(self) -> None:
         """Have everything shown that is due in places where nothing is on its way."""
+        busy = set(self._lanes)  # what is read from here on may hold what they have just shown
         lanes: dict[str, list[_Due]] = {}
         for find in (self._unshown, self._stale, self._rows):
             await self._all_of(find, lanes)
         for place, lane in lanes.items():
-            task = asyncio.create_task(self._show_all(lane), name=f"show in {place}")
-            self._lanes[place] = task
-            task.add_done_callback(partial(self._ended, place))
+            if place in self._lanes:
+                self._more.add(place)
+            elif place in busy:
+                self._again()
+            else:
+                task = asyncio.create_task(self._show_all(lane), name=f"show in {place}")
+                self._lanes[place] = task
+                task.add_done_callback(partial(self._ended, place))
 
     def _ended(self, place: str, _: asyncio.Task[None]) -> None:
         del self._lanes[place]
+        if place in self._more:
+            self._more.discard(place)
+            self._again()
 
     async def _all_of(
         self, find: Callable[..., Sequence[_Due]], lanes: dict[str, list[_Due]]
@@ -89,7 +103,7 @@ class OffLog:
         after = (0.0, "")
         while found := await self._stage.store.read(partial(find, after=after)):
             for due in found:
-                lane = lanes.setdefault(due.place, []) if due.place not in self._lanes else []
+                lane = lanes.setdefault(due.place, [])
                 if len(lane) < LANE:
                     lane.append(due)
             after = found[-1].after
@@ -178,10 +192,12 @@ class OffLog:
         return prompts, self._stage.card(prompts, due.place, names)
 
     async def _sent(self, due: _Due, message: Message) -> str:
-        outbox, doubt = self._stage.outbox, due.created_at < self._started
+        outbox = self._stage.outbox
         if due.ref:
             await outbox.update(due.place, due.ref, message)
             return due.ref
+        doubt = due.created_at < self._started or (due.subject, due.place) in self._sending
+        self._sending.add((due.subject, due.place))
         file = self._stage.data / due.file if due.file else None
         if file is not None and await asyncio.to_thread(file.exists):
             return await outbox.upload(due.place, [file], message, due.subject, doubt=doubt)
@@ -197,6 +213,7 @@ class OffLog:
             at=at,
         )
         await self._stage.store.write(lambda tx: self._stage.outbox.record(tx, shown))
+        self._sending.discard((due.subject, due.place))
 
     async def _decided_meanwhile(self, due: _Due, ref: str, prompts: Sequence[Prompt]) -> None:
         """Whoever decided it while the card was on its way did not know of this message."""
@@ -218,6 +235,8 @@ class OffLog:
     async def _not_shown(self, due: _Due, error: Exception) -> bool:
         """Leave it to the next look, or give it up; False: the place takes nothing for now."""
         _log.warning("showing %s in %s failed: %s", due.subject, due.place, error)
+        if isinstance(error, SurfaceError) and error.certain:
+            self._sending.discard((due.subject, due.place))
         since = max(due.created_at, self._started)
         if passing(error) and self._stage.now() - since < TRIED_FOR:
             return False
@@ -249,6 +268,7 @@ class OffLog:
                 answers.notify(tx, stage.tenant, now, cause, title, text)
 
         await stage.store.write(work)
+        self._sending.discard((due.subject, due.place))
 
 
 def _due_row(row: Row) -> _Due:

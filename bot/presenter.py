@@ -46,7 +46,7 @@ class Presenter:
         self._poked = asyncio.Event()
         self._posting = Posting()
         self._started = stage.now()
-        self._offlog = OffLog(stage, self._started)
+        self._offlog = OffLog(stage, self._started, self.poke)
 
     async def __aenter__(self) -> Presenter:
         listening = asyncio.Event()

@@ -120,6 +120,27 @@ async def test_a_card_decided_while_it_is_on_its_way_loses_its_buttons(
     await surface.until(lambda platform: any(decided in text for text in platform.of(DM)))
 
 
+async def test_what_is_due_is_found_and_redrawn_on_either_store(
+    store: Store, tmp_path: Path, surface: Watched
+) -> None:
+    async with chatting(store, tmp_path, ScriptedModel(), surfaces=[surface]) as chat:
+        await due(chat, "a", "memory:x", 1.0, text="A reminder.")
+        prompt = await notice(chat, DM)
+        chat.presenter.poke()
+        await surface.until(lambda platform: len(platform.posted) == 2)
+        token = cards.token(prompt, "seen", chat.key)
+        await chat.take(Pressed(event="e2", target="console:x", person=ANA, token=token, ref=""))
+        await surface.until(lambda platform: "Seen by @console" in platform.of(DM)[0])
+        assert surface.of("memory:x") == ["A reminder."]
+        raised = await store.write(lambda tx: answers.notify(tx, "local", 2.0, "c", "Alone", "x"))
+        chat.presenter.poke()
+        async with asyncio.timeout(5):
+            while not await chat.rows(
+                "deliveries_of", tenant="local", subject=f"prompt:{raised and raised.id}"
+            ):
+                await asyncio.sleep(0.01)
+
+
 async def test_a_slow_place_holds_no_other(chat: Chat, surface: Watched) -> None:
     surface.slow["memory:slow"] = asyncio.Event()
     await due(chat, "a", "memory:slow", 1.0, text="held")
@@ -129,6 +150,20 @@ async def test_a_slow_place_holds_no_other(chat: Chat, surface: Watched) -> None
     await due(chat, "c", "memory:quick", 3.0, text="also shown")
     chat.presenter.poke()
     await surface.until(lambda platform: len(platform.of("memory:quick")) == 2)
+
+
+async def test_what_is_due_meanwhile_follows_at_once(chat: Chat, surface: Watched) -> None:
+    gate = surface.slow[DM] = asyncio.Event()
+    await due(chat, "a", DM, 1.0, text="first")
+    chat.presenter.poke()
+    async with asyncio.timeout(5):
+        await surface.asked.wait()
+    await due(chat, "b", DM, 2.0, text="second")
+    await due(chat, "c", "memory:x", 3.0, text="elsewhere")
+    chat.presenter.poke()
+    await surface.until(lambda platform: platform.of("memory:x") == ["elsewhere"])
+    gate.set()
+    await surface.until(lambda platform: platform.of(DM) == ["first", "second"])
 
 
 async def test_a_platform_that_hangs_holds_no_other(
@@ -214,6 +249,19 @@ async def test_a_notice_whose_cause_is_over_says_so_and_the_next_one_is_told(
     chat.presenter.poke()
     await surface.until(lambda platform: "This is over" in platform.of(DM)[0])
     await notice(chat, DM)
+
+
+async def test_a_post_whose_reply_was_lost_is_found_and_not_repeated(
+    chat: Chat, surface: Watched
+) -> None:
+    surface.losses = [SurfaceError("cut", certain=False)]
+    now = chat.world.engine.now()
+    await due(chat, "a", DM, now, text="once")
+    async with asyncio.timeout(5):
+        while await chat.rows("deliveries_open", tenant="local", after_at=0.0, after="", limit=9):
+            chat.presenter.poke()
+            await asyncio.sleep(0.01)
+    assert (surface.of(DM), surface.losses) == (["once"], [])
 
 
 async def test_a_decided_card_whose_message_is_gone_is_asked_for_once(
