@@ -8,7 +8,7 @@ paragraphs and read back as plain text.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from connectors.base import (
@@ -24,9 +24,10 @@ from connectors.base import (
     by_cursor,
     by_page,
 )
+from connectors.jira_texts import text_of
 from engine.errors import ToolError
 
-__all__ = ["CONNECTOR", "adf", "site", "text_of"]
+__all__ = ["CONNECTOR", "site"]
 
 
 def site(fields: Mapping[str, Any]) -> str:
@@ -162,41 +163,3 @@ async def transitions(api: Api, issue: str) -> Result:
     """
     found = (await api.get("/issue/{issue}/transitions", issue=issue))["transitions"]
     return api.result([each["to"]["name"] for each in found], issue)
-
-
-def adf(text: str) -> dict[str, Any]:
-    """Return text as a document of paragraphs, a line break within one kept."""
-    paragraphs = [each for each in text.split("\n\n") if each.strip()]
-    return {"type": "doc", "version": 1, "content": [_paragraph(each) for each in paragraphs]}
-
-
-def _paragraph(text: str) -> dict[str, Any]:
-    parts: list[dict[str, Any]] = []
-    for line in text.split("\n"):
-        if parts:
-            parts.append({"type": "hardBreak"})
-        if line:
-            parts.append({"type": "text", "text": line})
-    return {"type": "paragraph", "content": parts}
-
-
-_BLOCKS = frozenset({"paragraph", "heading", "listItem", "codeBlock", "tableRow", "blockquote"})
-
-
-def text_of(document: Any) -> str:
-    """Return what a document says, a block a line."""
-    return "".join(_words(document)).strip() if isinstance(document, dict) else ""
-
-
-def _words(node: Mapping[str, Any]) -> Iterator[str]:
-    kind, attributes = node.get("type"), node.get("attrs") or {}
-    if kind == "text":
-        yield str(node.get("text", ""))
-    elif kind == "hardBreak":
-        yield "\n"
-    elif kind in ("mention", "emoji", "inlineCard"):
-        yield str(attributes.get("text") or attributes.get("url") or "")
-    for each in node.get("content") or ():
-        yield from _words(each)
-    if kind in _BLOCKS:
-        yield "\n"

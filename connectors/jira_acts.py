@@ -18,8 +18,7 @@ from connectors.base import (
 )
 from connectors.http import ServiceRefused
 from connectors.jira import CONNECTOR as jira
-from connectors.jira import adf, text_of
-from connectors.jira_texts import lost_as_text
+from connectors.jira_texts import adf, lost_as_text, text_of
 from engine.errors import ToolError
 from engine.tools.base import LookUp, Outcome
 
