@@ -135,8 +135,8 @@ class Credentials:
         held = await self._read(account)
         told = False
         if held is not None and held["kind"] == "oauth":
-            auth = self._oauth(account)
             try:
+                auth = self._oauth(account)
                 client = await self.client(auth)
                 told = await self._vendor.revoke(auth, client, _token(held))
             except NodError as error:

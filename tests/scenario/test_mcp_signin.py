@@ -271,9 +271,13 @@ async def test_a_sign_in_elsewhere_inside_the_network_is_not_asked(nod: App, far
         assert not inside.clients
 
 
-@pytest.mark.parametrize("first", ["remove far", ""], ids=["removed", "replaced"])
+@pytest.mark.parametrize(
+    "first",
+    [["remove far"], ["off far", "remove far"], []],
+    ids=["removed", "while-off", "replaced"],
+)
 async def test_what_opens_a_server_is_sent_to_no_other_that_takes_its_name(
-    nod: App, far: SignIn, tmp_path: Path, first: str
+    nod: App, far: SignIn, tmp_path: Path, first: list[str]
 ) -> None:
     await signed(nod, far)
     await ready(nod)
@@ -281,8 +285,10 @@ async def test_what_opens_a_server_is_sent_to_no_other_that_takes_its_name(
     async with signed_in() as other:
         for _ in range(9):
             other.oauth.grant()  # its tokens are called otherwise
+        for words in first:
+            done = await said(nod, words)
         if first:
-            assert "what opened it is forgotten" in await said(nod, first)
+            assert "what opened it is forgotten" in done
             assert await nod.store.read(lambda tx: accounts.listed(tx, "local")) == []
             assert not list((tmp_path / "data" / "mcp").glob("far.oauth.json"))
         told = await said(nod, f"add far {other.server.url} --oauth", "shell:nod")
@@ -305,6 +311,15 @@ async def test_a_server_that_is_switched_off_and_on_stays_connected(
     await said(nod, "on far")
     await ready(nod)
     assert await called(nod, tmp_path) == "42"
+
+
+async def test_a_server_that_is_off_can_be_disconnected(nod: App, far: SignIn) -> None:
+    await signed(nod, far)
+    await said(nod, "off far")
+    told = await commands.run(nod.context.of(OWNER, "console:main"), "disconnect", "mcp:far")
+    assert "is disconnected and its secret forgotten" in told
+    kept = " ".join(nod._secrets.values())
+    assert [each for each in {*far.oauth.live, *far.oauth.refresh} if each in kept] == []
 
 
 async def test_hosted_servers_are_listed(nod: App) -> None:
