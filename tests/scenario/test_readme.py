@@ -20,6 +20,7 @@ from engine.models.local import KEYED
 from tests.unit.house import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SETTINGS = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 #: Every document that shows commands.
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 
@@ -82,7 +83,8 @@ def test_every_subcommand_is_in_the_readme() -> None:
     "line",
     [
         "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/nod demo",
-        "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest -q -n auto",
+        "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && "
+        ".venv/bin/pytest -q -n auto",
     ],
     ids=["demo", "tests"],
 )
@@ -130,10 +132,10 @@ def _platforms_to_come() -> set[str]:
 def test_the_table_of_settings_has_every_setting_with_its_variable_and_default() -> None:
     rows = {
         cells[0].strip("` "): [cell.replace("`", "").strip() for cell in cells[1:3]]
-        for line in README.splitlines()
+        for line in SETTINGS.splitlines()
         if line.startswith("| `") and len(cells := line.strip("|").split("|")) == 4
     }
-    names = re.findall(r"^\| `([\w.]+)` \| `NOD_", README, re.M)
+    names = re.findall(r"^\| `([\w.]+)` \| `NOD_", SETTINGS, re.M)
     assert len(names) == len(set(names)), "each stands there once"
     del rows["nod.toml"]  # the head of the table
     defaults = settings.load({"NOD_HOME": "/nowhere"})
