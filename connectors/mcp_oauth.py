@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from connectors.base import Identity, OAuth
 from connectors.http import Http, Request, ServiceRefused, Unauthorized, Unreachable, Unsure
@@ -80,13 +81,22 @@ def held(file: Path) -> Registration:
 
 def fits(file: Path, server: Server) -> bool:
     """Say whether what was found is about the server that has this name now; blocking."""
-    from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
-
     found = _before(file)
-    asked = resource_url_from_server_url(server.url)
-    return found is not None and check_resource_allowed(
-        requested_resource=asked, configured_resource=found.resource
-    )
+    return found is not None and _covers(found.resource, server.url)
+
+
+def _covers(resource: str, url: str) -> bool:
+    """Say whether a token for `resource` is one for `url`: the same origin, and no path beside it.
+
+    As the SDK does, which is not imported for it: nothing at a start waits for that.
+    """
+    whole, asked = urlsplit(resource), urlsplit(url)
+    ports = [each.port or _PORTS.get(each.scheme) for each in (whole, asked)]
+    same = (whole.scheme, whole.hostname) == (asked.scheme, asked.hostname) and len({*ports}) == 1
+    return same and f"{asked.path.rstrip('/')}/".startswith(f"{whole.path.rstrip('/')}/")
+
+
+_PORTS = {"https": 443, "http": 80}
 
 
 def forget(name: str, file: Path, vault: Vault) -> None:

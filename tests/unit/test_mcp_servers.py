@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 
+from connectors import mcp_oauth
 from connectors.mcp_schemas import Unfit, clean
 from connectors.mcp_servers import filled, read_server, secret_names
 from connectors.mcp_tools import cautioned, tool_name, tools_of
@@ -171,3 +175,26 @@ def test_references_that_multiply_are_cut_off() -> None:
     with pytest.raises(Unfit):
         clean(schema)
     assert resolve(schema)["properties"]["x"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "url", "fits"),
+    [
+        pytest.param("https://a.test/mcp", "https://a.test/mcp", True, id="itself"),
+        pytest.param("https://a.test", "https://a.test/mcp", True, id="its-host"),
+        pytest.param("https://A.test:443/mcp/", "https://a.test/mcp?x=1", True, id="spelling"),
+        pytest.param("https://a.test/mcp", "https://a.test/mcp2", False, id="another-path"),
+        pytest.param("https://a.test/mcp", "https://a.test", False, id="above-it"),
+        pytest.param("https://a.test", "https://b.test", False, id="another-host"),
+        pytest.param("https://a.test", "http://a.test", False, id="in-the-clear"),
+        pytest.param("https://a.test", "https://a.test:8443", False, id="another-port"),
+        pytest.param("https://a.test", "https://a.test.evil.test", False, id="longer-host"),
+    ],
+)
+def test_a_sign_in_is_for_one_server(tmp_path: Path, resource: str, url: str, fits: bool) -> None:
+    file = tmp_path / "far.oauth.json"
+    known = {"authorize_url": "", "token_url": "", "revoke_url": "", "scopes": [], "redirect": ""}
+    file.write_text(json.dumps({**known, "resource": resource, "client_auth": "", "own": True}))
+    assert mcp_oauth.fits(file, read_server("far", {"url": url})) is fits
+    asked = resource_url_from_server_url(url)
+    assert fits or not check_resource_allowed(asked, resource), "what the SDK took still fits"
