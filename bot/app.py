@@ -17,34 +17,36 @@ from pathlib import Path
 from types import TracebackType
 from zoneinfo import ZoneInfo
 
-from bot import answers, cards, digest, log, pairing
+from bot import cards, log, pairing
 from bot import settings as reading
-from bot.answers import Defaults, House, offer_folder
 from bot.board import Board
-from bot.commands import Context
-from bot.connecting import Connections
-from bot.counts import Counts
-from bot.doorkeeper import Doorkeeper
+from bot.commands.table import Context
 from bot.forms import Forms
 from bot.hands import Hands
-from bot.hearing import Ear
-from bot.hooks import Hooks
-from bot.intake import Intake
+from bot.inbound import answers
+from bot.inbound.answers import Defaults, House, offer_folder
+from bot.inbound.doorkeeper import Doorkeeper
+from bot.inbound.hearing import Ear
+from bot.inbound.intake import Intake
 from bot.keeping import keep
-from bot.outbox import Outbox
+from bot.outbound import digest
+from bot.outbound.outbox import Outbox
+from bot.outbound.presenter import Presenter
+from bot.outbound.reminding import Reminders
+from bot.outbound.stage import Stage
 from bot.picking import Picked, load_catalogue, pick
 from bot.places import Places
-from bot.presenter import Presenter
-from bot.reminding import Reminders
 from bot.settings import Settings
-from bot.socket import LocalSocket
-from bot.stage import Stage
+from bot.shell.socket import LocalSocket
+from bot.shell.terminal import Seat
 from bot.surfaces.base import Author, Message, Surface
 from bot.surfaces.config import Ground, Owned
+from bot.surfaces.connections import Connections
 from bot.surfaces.console import ConsoleSurface
-from bot.terminal import Seat
-from bot.web import Web
-from connectors.mcp_house import Servers
+from bot.web.address import Web
+from bot.web.counts import Counts
+from bot.web.hooks import Hooks
+from connectors.mcp.house import Servers
 from connectors.registry import CONNECTORS, Entry, connector_tools, secrets_of
 from connectors.sources import check_event
 from engine import people, sessions

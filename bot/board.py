@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from bot import cards, listings
+from bot import cards
 from bot.cards import Card
+from bot.commands import listings
 from engine import inbox, people, sessions
 from engine.inbox import ROLES, Person, Prompt
 from engine.schedule import schedules

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.choices import RULE_DAYS, Choice, choices
-from bot.deciding import decision
 from bot.markup import code, cut, fenced, plain, visible
+from bot.outbound.deciding import decision
 from engine.errors import PromptError, SettingsError
 from engine.inbox import DAY, Prompt
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from bot.connect_shell import connect
-from bot.connector_commands import connectors_app
 from bot.guides.discord import discord_app
 from bot.guides.slack import slack_app
 from bot.guides.telegram import telegram_app
-from bot.hook_shell import hook_app
-from bot.mcp_shell import mcp_app
-from bot.schedule_shell import jobs, schedule_app
-from bot.secret_commands import secrets_app
-from bot.shell import told
+from bot.shell.connect import connect
+from bot.shell.connectors import connectors_app
+from bot.shell.hooks import hook_app
+from bot.shell.mcp import mcp_app
+from bot.shell.schedules import jobs, schedule_app
+from bot.shell.secrets import secrets_app
+from bot.shell.told import told
 from engine.errors import NodError
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def inbox(
     prompt: Annotated[str, typer.Argument(help="Show this one whole; a beginning will do.")] = "",
 ) -> None:
     """List what waits for a person."""
-    from bot import cards, listings
+    from bot import cards
+    from bot.commands import listings
     from engine import inbox
     from engine.clock import system_now
 
@@ -180,7 +181,7 @@ def usage(
     by: Annotated[str, typer.Option(help="model, schedule, person or day.")] = "model",
 ) -> None:
     """Show tokens and cost."""
-    from bot import usage_text
+    from bot.commands import usage_text
     from engine.clock import system_now
     from engine.inbox import DAY
     from engine.models import usage
@@ -203,7 +204,7 @@ def session_list(
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=10_000)] = 30,
 ) -> None:
     """List sessions, the latest first."""
-    from bot import listings
+    from bot.commands import listings
     from engine import sessions
 
     found = _read(lambda tx: sessions.listed(tx, TENANT, limit))
@@ -215,7 +216,7 @@ def session_show(
     session: Annotated[str, typer.Argument(help="Its id; a beginning will do.")],
 ) -> None:
     """Show a session's transcript."""
-    from bot import listings
+    from bot.commands import listings
 
     zone = _settings().zone
     _echo(_read(lambda tx: list(listings.transcript_of(tx, TENANT, session, zone))))
@@ -238,7 +239,7 @@ def audit_show(
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=100_000)] = 100,
 ) -> None:
     """Show audit rows, the oldest first."""
-    from bot import listings
+    from bot.commands import listings
 
     zone = _settings().zone
     _echo(_read(lambda tx: list(listings.audit_of(tx, TENANT, session, limit, zone))))
@@ -247,7 +248,7 @@ def audit_show(
 @app.command()
 def connections() -> None:
     """List the accounts that are connected, and where a connector is off."""
-    from bot import connect_shell
+    from bot.shell import connect as connect_shell
 
     _echo(_read(connect_shell.lines))
 
@@ -263,8 +264,9 @@ def talk(context: typer.Context, thread: Thread = "main") -> None:
     """Nod, an AI coworker that lives in chat. Without a command: talk to it here."""
     if context.invoked_subcommand is not None:
         return
-    from bot import app, terminal
+    from bot import app
     from bot.settings import make_data_folder
+    from bot.shell import terminal
 
     settings = _settings()
     make_data_folder(settings)
@@ -355,7 +357,7 @@ def approve(
 @app.command()
 def say(text: Annotated[str, typer.Argument(help="What to say.")], thread: Thread = "main") -> None:
     """Say something in a console thread."""
-    from bot import reach
+    from bot.shell import reach
 
     target = f"console:{thread}"
     typer.echo(_run(reach.command(_settings(), os.environ, "say", text, target)))

@@ -21,10 +21,12 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from bot import cards, listings, sample, socket
+from bot import cards, sample
 from bot import settings as reading
 from bot.child import Child
+from bot.commands import listings
 from bot.picking import Picked, load_catalogue, pick
+from bot.shell import socket
 from connectors.registry import write_sample_calendar
 from engine import audit, grants, inbox, people, sessions
 from engine.canonical import loads

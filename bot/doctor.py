@@ -14,14 +14,14 @@ from importlib import import_module
 from zoneinfo import ZoneInfo
 
 from bot import settings as reading
-from bot import socket
 from bot.app import socket_path
 from bot.picking import load_catalogue, pick
 from bot.settings import Settings
+from bot.shell import socket
 from bot.surfaces.table import PLATFORMS
 from connectors import accounts
 from connectors.accounts import Account
-from connectors.mcp_servers import Server, read_servers, secret_names
+from connectors.mcp.servers import Server, read_servers, secret_names
 from connectors.registry import Secrets, secrets_of
 from engine import inbox
 from engine.clock import Now

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bot import log
-from bot.connect import Connecting
+from bot.connect.connecting import Connecting
 from connectors.credentials import Credentials
 from connectors.oauth import Vendor
 from connectors.registry import CONNECTORS, Connectors, Entry, Secrets, load
@@ -16,8 +16,8 @@ from engine.store.base import Store
 from engine.tools.base import Registry
 
 if TYPE_CHECKING:
-    from bot.answers import House
-    from bot.web import Web
+    from bot.inbound.answers import House
+    from bot.web.address import Web
 
 __all__ = ["Hands"]
 

@@ -122,7 +122,7 @@ class Settings:
     gateways: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The tables [connectors.NAME], read by the connector of that name.
     connectors: Mapping[str, Any] = field(default_factory=dict)
-    #: MCP servers: the tables [mcp.NAME], read by connectors/mcp_servers.py.
+    #: MCP servers: the tables [mcp.NAME], read by connectors/mcp/servers.py.
     mcp: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     ceilings: Ceilings = field(default_factory=Ceilings)

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.board import Board
-from bot.counts import Counts
 from bot.forms import Forms
 from bot.places import Places
+from bot.web.counts import Counts
 from connectors.registry import Secrets
 from engine.clock import Now
 
 if TYPE_CHECKING:  # aiohttp is loaded only when something is connected
     from bot.settings import Settings
-    from bot.web import Web
+    from bot.web.address import Web
 
 __all__ = [
     "DiscordConfig",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.cards import text_of
-from bot.pasted import blotted
+from bot.inbound.pasted import blotted
 from bot.surfaces.base import (
     Author,
     Capabilities,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bot.board import Page
-from bot.commands import COMMANDS, Command
+from bot.commands.table import COMMANDS, Command
 from engine.canonical import clean
 from engine.errors import ScheduleError
 from engine.permissions.base import Mode

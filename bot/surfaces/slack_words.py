@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bot.commands import COMMANDS
+from bot.commands.table import COMMANDS
 
 __all__ = ["attached", "command", "mentions", "people", "places", "said", "typed", "words"]
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from telegram import BotCommand, Update, User
 
 from bot import cards
-from bot.commands import COMMANDS
+from bot.commands.table import COMMANDS
 from bot.surfaces.base import (
     Commanded,
     Inbound,

@@ -24,7 +24,7 @@ from telegram import (
     ReplyParameters,
 )
 
-from bot.outbox import DUPLICATE
+from bot.outbound.outbox import DUPLICATE
 from bot.places import Move, MovedAway
 from bot.surfaces.base import Message, SurfaceError
 from bot.surfaces.pacing import CARD, WORDS, Pacing, rank_of

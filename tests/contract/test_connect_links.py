@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bot.connect_links import LINK, ConnectError, Links
+from bot.connect.links import LINK, ConnectError, Links
 from engine.store.base import Store
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from connectors import mcp_link
 from connectors.http import Unsure
-from connectors.mcp_ports import State
+from connectors.mcp import link as mcp_link
+from connectors.mcp.ports import State
 from engine.errors import ToolError
 from engine.store.base import Store
 from engine.store.opening import open_store

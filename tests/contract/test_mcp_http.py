@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Context
 from pydantic import BaseModel
 
 from connectors.http import Unsure
-from connectors.mcp_ports import State
+from connectors.mcp.ports import State
 from engine.errors import ToolError
 from engine.store.base import Store
 from engine.store.opening import open_store
@@ -163,7 +163,7 @@ async def test_a_session_the_server_forgot_is_opened_anew_and_the_call_goes_on(
 async def test_a_server_that_is_down_is_found_again(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.mcp_link.PAUSES", (0.05,))
+    monkeypatch.setattr("connectors.mcp.link.PAUSES", (0.05,))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

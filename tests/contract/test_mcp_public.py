@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from connectors.mcp_ports import State
+from connectors.mcp.ports import State
 from engine.models.schemas import wire_tools
 from engine.store.base import Store
 from engine.store.opening import open_store

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot import answers
-from bot.answers import Defaults, House
+from bot.inbound import answers
+from bot.inbound.answers import Defaults, House
 from engine import inbox, people, sessions
 from engine.canonical import loads
 from engine.errors import NodError, PromptError, ScheduleError, TargetError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot import answers
-from bot.answers import Defaults, House
+from bot.inbound import answers
+from bot.inbound.answers import Defaults, House
 from engine import inbox, people
 from engine.events import Event, Kind
 from engine.schedule import fires, schedules, wakes

@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from bot import settings
-from bot.answers import Defaults, House
-from bot.connect import Connecting
-from bot.counts import Counts
-from bot.web import Web
+from bot.connect.connecting import Connecting
+from bot.inbound.answers import Defaults, House
+from bot.web.address import Web
+from bot.web.counts import Counts
 from connectors import accounts
 from connectors.accounts import Account
 from connectors.base import Api, Connector, Field, Identity, Key, OAuth

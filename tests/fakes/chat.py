@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot.answers import Defaults, House
 from bot.cards import token_key
-from bot.commands import Context
-from bot.connect import Connecting
-from bot.counts import Counts
-from bot.doorkeeper import Doorkeeper
-from bot.hearing import Ear
-from bot.intake import Intake
-from bot.outbox import Outbox
-from bot.presenter import Presenter
-from bot.stage import Stage
+from bot.commands.table import Context
+from bot.connect.connecting import Connecting
+from bot.inbound.answers import Defaults, House
+from bot.inbound.doorkeeper import Doorkeeper
+from bot.inbound.hearing import Ear
+from bot.inbound.intake import Intake
+from bot.outbound.outbox import Outbox
+from bot.outbound.presenter import Presenter
+from bot.outbound.stage import Stage
+from bot.shell.terminal import Seat
 from bot.surfaces.base import Author, Inbound, Receipt, Said, Surface
 from bot.surfaces.console import ConsoleSurface
-from bot.terminal import Seat
+from bot.web.counts import Counts
 from engine import people
 from engine.clock import system_now
 from engine.inbox import Person

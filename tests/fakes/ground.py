@@ -9,11 +9,11 @@ from pathlib import Path
 
 from bot import settings
 from bot.board import Board
-from bot.counts import Counts
 from bot.forms import Forms
 from bot.places import Places
 from bot.surfaces.config import Ground, Owned
-from bot.web import Web
+from bot.web.address import Web
+from bot.web.counts import Counts
 from connectors.registry import secrets_of
 from engine.clock import system_now
 from engine.store.base import Store

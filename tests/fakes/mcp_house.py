@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from connectors.mcp_house import Servers
-from connectors.mcp_link import Link
-from connectors.mcp_ports import State
+from connectors.mcp.house import Servers
+from connectors.mcp.link import Link
+from connectors.mcp.ports import State
 from connectors.registry import Secrets
 from engine.store.base import Store
 from engine.tools.base import Registry, Result, ToolContext

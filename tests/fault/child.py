@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bot.outbox import Outbox
+from bot.outbound.outbox import Outbox
 from engine import inbox, people, sessions
 from engine.canonical import digest, dumps
 from engine.events import Bus, Event

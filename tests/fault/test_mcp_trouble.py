@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from connectors.http import Unsure
-from connectors.mcp_ports import State
+from connectors.mcp.ports import State
 from engine.errors import ToolError
 from engine.store.base import Store
 from engine.store.opening import open_store
@@ -60,8 +60,8 @@ async def _calling(nod: McpHouse, done: asyncio.Event, told: list[str]) -> None:
 async def test_a_server_killed_at_any_moment_is_back_and_every_call_ends(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.mcp_link.PAUSES", (0.05,))
-    monkeypatch.setattr("connectors.mcp_link.HURRY", 0.05)
+    monkeypatch.setattr("connectors.mcp.link.PAUSES", (0.05,))
+    monkeypatch.setattr("connectors.mcp.link.HURRY", 0.05)
     pick = random.Random(7)
     async with house(store, tmp_path, fake=fake()) as nod:
         await nod.ready()

@@ -105,7 +105,7 @@ async def test_a_busy_port_that_nobody_set_keeps_no_nod_from_its_work(
     async with app(tmp_path) as nod:
         await nod.store.write(lambda tx: hooks.add(tx, **made, now=0.0))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr("bot.web.PORT", taken.getsockname()[1])
+        monkeypatch.setattr("bot.web.address.PORT", taken.getsockname()[1])
         async with app(tmp_path) as nod:
             [notice] = await nod.store.read(lambda tx: inbox.pending(tx, "local"))
             assert notice.payload["title"] == "Hooks are not answered"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bot import answers
-from bot.answers import Defaults, House
+from bot.inbound import answers
+from bot.inbound.answers import Defaults, House
 from engine import budgets, inbox, people
 from engine.budgets import Budget, Limits, Standing
 from engine.events import Event, Kind

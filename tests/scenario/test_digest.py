@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot import digest, pairing
-from bot.commands import run
+from bot import pairing
+from bot.commands.table import run
+from bot.outbound import digest
 from bot.surfaces.base import Author, Said
 from engine import inbox, people
 from engine.errors import NodError

@@ -16,9 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from bot import answers, commands, settings
+from bot import settings
 from bot.app import CONSOLE_PERSON, App
-from connectors.mcp_house import Servers
+from bot.commands import table as commands
+from bot.inbound import answers
+from connectors.mcp.house import Servers
 from connectors.registry import Secrets
 from engine import inbox, people, sessions
 from engine.errors import NodError, SettingsError

@@ -12,11 +12,12 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import pytest
 
-from bot import commands, settings
+from bot import settings
 from bot.app import App
+from bot.commands import table as commands
 from connectors import accounts
 from connectors.accounts import Account
-from connectors.mcp_house import Servers
+from connectors.mcp.house import Servers
 from connectors.registry import Secrets
 from engine import people, sessions
 from engine.errors import NeedsConnection, NodError

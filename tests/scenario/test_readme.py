@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from bot import cards, settings
 from bot.cli import app
-from bot.commands import COMMANDS
+from bot.commands.table import COMMANDS
 from bot.picking import load_catalogue
 from bot.surfaces.table import PLATFORMS
 from engine.inbox import Prompt

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from bot import answers, cards, follower
-from bot.reminding import Reminders
+from bot import cards
+from bot.inbound import answers
+from bot.outbound import follower
+from bot.outbound.reminding import Reminders
 from bot.surfaces.base import Author, Message, Pressed, SurfaceError
 from engine import inbox, people
 from engine.inbox import Prompt

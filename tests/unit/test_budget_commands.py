@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot import cards
-from bot.budget_commands import understood
-from bot.commands import run
+from bot.commands.budgets import understood
+from bot.commands.table import run
 from engine import budgets, people
 from engine.budgets import Limits
 from engine.errors import NodError

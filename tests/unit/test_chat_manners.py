@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot import routing
+from bot.inbound import routing
 from bot.surfaces.discord import DiscordSurface
 from bot.surfaces.telegram import TelegramSurface
 from engine.models.base import Answer, Delta, Request

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot import cards
-from bot.commands import COMMANDS, run
+from bot.commands.table import COMMANDS, run
 from engine import inbox, people, sessions
 from engine.canonical import loads
 from engine.errors import NodError, SessionError

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bot.answers import Defaults, House
-from bot.commanding import Context
-from bot.commands import run
+from bot.commands.base import Context
+from bot.commands.table import run
+from bot.inbound.answers import Defaults, House
 from connectors import accounts, gates
 from connectors.accounts import Account
 from connectors.credentials import secret_name
@@ -50,7 +50,9 @@ def context(acme: Acme, person: Person, target: str, **changed: Any) -> Context:
     defaults = Defaults(persona="cowork", model="practice:rules", mode="interactive")
     made = Context(
         store=acme.store,
-        house=House(tenant="local", data=Path("nowhere"), now=lambda: acme.clock[0], defaults=defaults),
+        house=House(
+            tenant="local", data=Path("nowhere"), now=lambda: acme.clock[0], defaults=defaults
+        ),
         catalogue=Catalogue.load(),
         enqueue=lambda session: None,
         poke=lambda: None,

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from bot import connecting, settings
+from bot import settings
 from bot.app import App
-from bot.connecting import Connections
 from bot.settings import Settings
+from bot.surfaces import connections as connecting
 from bot.surfaces.base import Inbound, Receipt, Surface, SurfaceError
 from bot.surfaces.config import discord_config, slack_config, telegram_config
+from bot.surfaces.connections import Connections
 from bot.surfaces.table import PLATFORMS, Platform
 from connectors.registry import secrets_of
 from engine import inbox

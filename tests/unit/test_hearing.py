@@ -15,8 +15,8 @@ from types import ModuleType
 import pytest
 from aiohttp import web
 
-from bot import hearing
-from bot.hearing import Ear, NotHeard
+from bot.inbound import hearing
+from bot.inbound.hearing import Ear, NotHeard
 
 
 @dataclass

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import ClientSession
 
 from bot import settings
-from bot.commands import run
-from bot.counts import Counts
-from bot.hooks import BURST, Hooks, fits
-from bot.web import Web
+from bot.commands.table import run
+from bot.web.address import Web
+from bot.web.counts import Counts
+from bot.web.hooks import BURST, Hooks, fits
 from engine.errors import NodError, VaultError
 from engine.inbox import Person
 from engine.schedule import hooks, named

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from bot import cards, intake
-from bot.commands import run
+from bot import cards
+from bot.commands.table import run
+from bot.inbound import intake
 from bot.surfaces.base import Attachment, Author, Commanded, Pressed, Said
 from engine import inbox, people, sessions
 from engine.canonical import loads

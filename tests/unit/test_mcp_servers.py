@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 
-from connectors import mcp_oauth
-from connectors.mcp_schemas import Unfit, clean
-from connectors.mcp_servers import filled, read_server, secret_names
-from connectors.mcp_tools import cautioned, tool_name, tools_of
+from connectors.mcp import oauth as mcp_oauth
+from connectors.mcp.schemas import Unfit, clean
+from connectors.mcp.servers import filled, read_server, secret_names
+from connectors.mcp.tools import cautioned, tool_name, tools_of
 from engine.errors import SettingsError, ToolError
 from engine.models.schemas import resolve, wire_tools
 from engine.tools.base import Result, Risk, Tool, ToolContext

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bot import reach
 from bot.cli import app
+from bot.shell import reach
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from PIL import Image
 
-from bot.usage_plot import draw
-from bot.usage_text import bars, summed, table
+from bot.commands.usage_plot import draw
+from bot.commands.usage_text import bars, summed, table
 from engine.models.base import Usage
 from engine.models.catalogue import Price
 from engine.models.usage import UsageLine, begun, by, by_day, cost, days_until

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from bot import answers, cards, follower, pressing
-from bot.outbox import Shown
+from bot import cards
+from bot.inbound import answers, pressing
+from bot.outbound import follower
+from bot.outbound.outbox import Shown
 from bot.surfaces.base import Message, Pressed, SurfaceError
 from engine.inbox import Prompt
 from engine.store.base import Store

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.counts import Counts
-from bot.outbox import Outbox
+from bot.outbound.outbox import Outbox
 from bot.surfaces.base import Message, Surface, SurfaceError
+from bot.web.counts import Counts
 from engine.errors import ToolError
 from engine.store.base import Store
 from engine.tools.base import LookUp

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bot import cards, keeping
-from bot.follower import Follower, Posting
+from bot.outbound.follower import Follower, Posting
 from bot.surfaces.base import Author, Message, Pressed, Said, SurfaceError
 from engine import sessions
 from engine.errors import ToolError

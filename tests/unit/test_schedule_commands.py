@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bot import cards
-from bot.commands import run
+from bot.commands.table import run
 from bot.surfaces.base import Pressed
 from engine import inbox
 from engine.canonical import loads

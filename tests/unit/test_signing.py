@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot import signing
+from bot.outbound import signing
 from bot.surfaces.base import SurfaceError
 from engine.store.base import Store
 from engine.tools.base import Risk

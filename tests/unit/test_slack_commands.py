@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bot import quarantine, routing
-from bot.reminding import Reminders
+from bot.inbound import quarantine, routing
+from bot.outbound.reminding import Reminders
 from bot.surfaces.slack_words import command, typed
 from engine import inbox, people
 from engine.inbox import Prompt
@@ -383,7 +383,7 @@ async def test_when_the_owners_own_workspace_is_lost_the_others_go_on_and_the_co
 
 
 def _notify(tx: Any, now: float) -> Prompt | None:
-    from bot import answers
+    from bot.inbound import answers
 
     title = "A Slack workspace is not connected"
     return answers.notify(tx, "local", now, "slack:T1", title, "Its token is revoked.")

@@ -15,7 +15,7 @@ import pytest
 
 from bot import cards
 from bot.cards import token_key
-from bot.commands import run
+from bot.commands.table import run
 from bot.surfaces import slack_sending, slack_stream
 from bot.surfaces.slack import SlackSurface
 from engine import inbox, people

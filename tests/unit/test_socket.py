@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bot import socket as sockets
-from bot.socket import LocalSocket, ask
+from bot.shell import socket as sockets
+from bot.shell.socket import LocalSocket, ask
 from engine import inbox
 from engine.errors import NodError, SettingsError
 from engine.inbox import Prompt
@@ -63,7 +63,7 @@ async def test_a_second_process_answers_a_card(chat: Chat, tmp_path: Path) -> No
     )
     await chat.store.write(lambda tx: inbox.ask(tx, prompt))
     script = (
-        "import asyncio, sys; from pathlib import Path; from bot.socket import ask;"
+        "import asyncio, sys; from pathlib import Path; from bot.shell.socket import ask;"
         "print(asyncio.run(ask(Path(sys.argv[1]), 'approve', 'p1')))"
     )
     async with LocalSocket(tmp_path / "nod.sock", chat.context, nothing):

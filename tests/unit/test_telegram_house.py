@@ -14,7 +14,7 @@ import pytest
 
 from bot import cards
 from bot.cards import token_key
-from bot.commands import run
+from bot.commands.table import run
 from bot.surfaces.config import TelegramConfig
 from bot.surfaces.telegram import TelegramSurface
 from engine import inbox, people, sessions

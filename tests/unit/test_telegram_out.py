@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot.cards import Button, Card, Row
-from bot.outbox import DUPLICATE
+from bot.outbound.outbox import DUPLICATE
 from bot.surfaces.base import Message, SurfaceError
 from bot.surfaces.telegram_places import Place, Post
 from bot.surfaces.telegram_rich import rich

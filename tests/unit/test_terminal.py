@@ -20,9 +20,9 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from bot import terminal
-from bot.feed import Feed
-from bot.terminal import Terminal
+from bot.shell import terminal
+from bot.shell.feed import Feed
+from bot.shell.terminal import Terminal
 from engine.events import Event, Kind
 from engine.store.base import Store
 from engine.tools.base import Risk
@@ -292,7 +292,7 @@ def test_the_status_line_tells_tools_and_todos() -> None:
 CHILD = """
 import asyncio, sys
 from pathlib import Path
-from bot import terminal
+from bot.shell import terminal
 from engine.store.opening import open_store
 from engine.tools.base import Risk
 from tests.fakes.chat import chatting

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from bot import cards, completing, routing
-from bot.commands import run
-from bot.hearing import Ear, NotHeard
+from bot import cards
+from bot.commands.table import run
+from bot.inbound import completing, routing
+from bot.inbound.hearing import Ear, NotHeard
 from bot.surfaces.base import Attachment, Author, Edited, Line, Pressed, Said, SurfaceError
 from engine import inbox, people, sessions
 from engine.canonical import loads

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot.commands import run
+from bot.commands.table import run
 from bot.surfaces.base import Author, Said
 from engine import inbox, people, sessions
 from engine.canonical import loads

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import ClientSession, web
 
 from bot import settings
-from bot.counts import SERIES, Counts
-from bot.web import Web
+from bot.web.address import Web
+from bot.web.counts import SERIES, Counts
 from engine.errors import SettingsError
 
 
@@ -68,7 +68,7 @@ async def test_health_and_readiness_are_told(served: Web, house: House) -> None:
 async def test_a_store_that_hangs_is_not_ready(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.serving.LOOK", 0.05)
+    monkeypatch.setattr("bot.web.serving.LOOK", 0.05)
 
     async def hanging() -> tuple[bool, Mapping[str, str]]:
         await asyncio.Event().wait()
@@ -93,7 +93,7 @@ async def test_a_first_route_opens_the_server(
 ) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        monkeypatch.setattr("bot.web.PORT", free.getsockname()[1])
+        monkeypatch.setattr("bot.web.address.PORT", free.getsockname()[1])
     async with Web(settings.Web(), house.counts, house.told) as made:
         await asyncio.gather(made.add("GET", "/a", hello), made.add("GET", "/b", hello))
         assert (await asked(made, "/b"))[0] == 200

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bot.commands import run
-from bot.zones import proposal
+from bot.commands.table import run
+from bot.commands.zones import proposal
 from engine import inbox, people
 from engine.errors import NodError, ScheduleError
 from engine.inbox import Person, Prompt

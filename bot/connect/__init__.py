@@ -1,0 +1,1 @@
+"""How a person connects an account: a link, its pages, and what is kept."""

@@ -1,0 +1,1 @@
+"""What goes out: the log shown in threads, and the one door every message leaves by."""
