@@ -139,7 +139,7 @@ class MemorySurface:
         held = (p.ref for p in self.posted if (p.target, p.delivery) == (target, delivery))
         return next(held, None)
 
-    async def until(self, holds: Callable[[MemorySurface], bool], limit: float = 5.0) -> None:
+    async def until(self, holds: Callable[[MemorySurface], bool], limit: float = 15.0) -> None:
         """Wait until `holds(self)`; it is asked again whenever something changed."""
         async with asyncio.timeout(limit), self.changed:
             await self.changed.wait_for(lambda: holds(self))

@@ -96,14 +96,14 @@ async def test_a_watch_tells_of_a_review_that_is_asked_for(tmp_path: Path) -> No
 
         it.hub.ask_review(8, "Faster start")
         await it.later(121)
-        await until(lambda: len(it.hub.seen) == 2)
+        await until(lambda: len(it.hub.seen) >= 2, 30)
         await it.nod._hands.sources.look()  # returns when what was seen is kept
         await it.later(61)
         await it.slack.until(lambda: TOLD in it.said())
         heard = str(it.model.seen[0].body["messages"])
         assert "Faster start" in heard and "data to judge" in heard
         await it.later(121)
-        await until(lambda: len(it.hub.seen) == 3)
+        await until(lambda: len(it.hub.seen) >= 3, 30)
         assert len(it.model.seen) == 1, "it comes once"
 
 
