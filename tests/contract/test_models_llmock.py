@@ -48,7 +48,7 @@ async def router(server: LLMockServer) -> AsyncIterator[Router]:
         environ,
         pace=Pace(first=0.5, between=0.5),
         # long enough for the server to have noted the end of the attempt before
-        patience=Patience(attempts=3, first=0.3),
+        patience=Patience(attempts=3, first=0.8),
         chance=lambda: 1.0,
     )
     yield made

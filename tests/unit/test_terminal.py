@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
@@ -348,23 +349,36 @@ def test_a_real_terminal_talks_and_leaves(tmp_path: Path) -> None:
     os.close(its_end)
     seen = b""
 
-    def until(text: bytes, limit: float = 20.0) -> None:
+    def read() -> None:
         nonlocal seen
-        end = time.monotonic() + limit
+        if select.select([terminal_end], [], [], 0.1)[0]:
+            with contextlib.suppress(OSError):  # it has left
+                seen += os.read(terminal_end, 65_536)
+            if b"\x1b[6n" in seen:  # where is the cursor? A terminal answers.
+                os.write(terminal_end, b"\x1b[1;1R")
+                seen = seen.replace(b"\x1b[6n", b"")
+
+    def until(text: bytes) -> None:
+        end = time.monotonic() + 40
         while text not in seen:
             assert time.monotonic() < end, seen.decode(errors="replace")
-            if select.select([terminal_end], [], [], 0.1)[0]:
-                seen += os.read(terminal_end, 65_536)
-                if b"\x1b[6n" in seen:  # where is the cursor? A terminal answers.
-                    os.write(terminal_end, b"\x1b[1;1R")
-                    seen = seen.replace(b"\x1b[6n", b"")
+            read()
 
-    until("main ›".encode())
-    os.write(terminal_end, b"please send\r")
-    until(b"[a] Approve")
-    time.sleep(1.2)
-    os.write(terminal_end, b"a")
-    until(b"Done.")
-    os.write(terminal_end, b"\x04")
-    assert child.wait(timeout=20) == 0
-    os.close(terminal_end)
+    try:
+        until("main ›".encode())
+        os.write(terminal_end, b"please send\r")
+        until(b"[a] Approve")
+        time.sleep(1.2)
+        os.write(terminal_end, b"a")
+        until(b"Done.")
+        end = time.monotonic() + 20
+        while child.poll() is None and time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                os.write(terminal_end, b"\x04")
+            for _ in range(10):
+                read()
+        assert child.poll() == 0
+    finally:
+        child.kill()
+        child.wait()
+        os.close(terminal_end)
