@@ -125,7 +125,10 @@ class Browser:
 
     async def text(self, css: str = "body") -> str:
         """Return what can be read there."""
-        (first, *_) = await self.find(css)
+        async with asyncio.timeout(READY):  # the page it is on may still be coming
+            while not (found := await self.find(css)):
+                await asyncio.sleep(0.05)
+        first = found[0]
         return str(await self.ask("GET", f"/element/{first}/text"))
 
     async def role(self, css: str) -> tuple[str, str]:

@@ -49,7 +49,8 @@ class Scene:
         (card,) = [each for each in self.direct() if each.buttons()]
         await self.slack.press("Approve", card)
         await self.slack.until(lambda: not card.buttons())
-        await until(lambda: len(self.hub.seen) > asked)
+        await until(lambda: len(self.hub.seen) > asked, 30)
+        await self.nod._hands.sources.look()  # returns when what was seen is kept
 
     async def later(self, seconds: float) -> None:
         self.clock[0] += seconds
