@@ -10,9 +10,9 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from engine.canonical import dumps, loads
 from engine.errors import ToolError
@@ -134,8 +134,19 @@ def shrink(text: str) -> str:
     return text[: JUNK_LIMIT - len(note)] + note
 
 
-@cache
+#: Kept as long as its function: a connector's or a server's go when others take their place.
+_known: WeakKeyDictionary[Run, tuple[type[BaseModel], dict[str, Any]]] = WeakKeyDictionary()
+
+
 def _reflect(run: Run) -> tuple[type[BaseModel], dict[str, Any]]:
+    """Return what `_reflected` makes, made once."""
+    found = _known.get(run)
+    if found is None:
+        found = _known[run] = _reflected(run)
+    return found
+
+
+def _reflected(run: Run) -> tuple[type[BaseModel], dict[str, Any]]:
     """Return the model that checks arguments of `run`, and their JSON schema."""
     from aisuite import Tools  # type: ignore[import-untyped]
     from pydantic import ConfigDict
