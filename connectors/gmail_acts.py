@@ -64,20 +64,11 @@ async def _letter(api: Api, arguments: Mapping[str, Any]) -> dict[str, str]:
     return {"raw": base64.urlsafe_b64encode(letter.as_bytes()).decode(), **thread}
 
 
-async def _shown(api: Api, arguments: Mapping[str, Any]) -> str:
-    """Show the message as its readers will see it."""
-    people = [
-        f"{n.title()}: {', '.join(arguments[n])}" for n in ("to", "cc", "bcc") if arguments[n]
-    ]
-    files = [f"Attached: {each}" for each in arguments["files"] or ()]
-    return "\n".join([*people, f"Subject: {arguments['subject']}", *files, "", arguments["body"]])
-
-
 @gmail.tool(
     risk=Risk.EXTERNAL,
     target=letters.recipients,
     paths={"files": "read"},
-    preview=_shown,
+    preview=letters.shown,
     look_up=_was_sent,
     witness=when_started,
 )
@@ -112,7 +103,7 @@ async def send(
     risk=Risk.EXTERNAL,
     target=lambda _arguments: ["drafts"],
     paths={"files": "read"},
-    preview=_shown,
+    preview=letters.shown,
     look_up=_was_drafted,
     witness=when_started,
 )

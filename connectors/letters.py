@@ -19,7 +19,7 @@ from typing import Any
 from engine.errors import ToolError
 from engine.tools.places import failure
 
-__all__ = ["CALL_HEADER", "Hidden", "attachment", "made", "read", "recipients"]
+__all__ = ["CALL_HEADER", "Hidden", "attachment", "made", "read", "recipients", "shown"]
 
 #: Holds the id of the call that sent a message, by which it is looked up.
 CALL_HEADER = "X-Nod-Call"
@@ -113,6 +113,15 @@ def _within(files: Sequence[Path]) -> None:
             f"The files have {size:,} bytes, a message carries {ATTACHED:,}.",
             "Send fewer, or a link to them.",
         )
+
+
+async def shown(_api: object, arguments: Mapping[str, Any]) -> str:
+    """Return a message a call describes as its readers will see it; a preview of a tool."""
+    people = [
+        f"{n.title()}: {', '.join(arguments[n])}" for n in ("to", "cc", "bcc") if arguments[n]
+    ]
+    files = [f"Attached: {each}" for each in arguments["files"] or ()]
+    return "\n".join([*people, f"Subject: {arguments['subject']}", *files, "", arguments["body"]])
 
 
 def recipients(arguments: Mapping[str, Any]) -> list[str]:

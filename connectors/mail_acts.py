@@ -50,20 +50,11 @@ def _sent(box: BaseMailBox) -> str | None:
     return next((each.name for each in found if each.name.lower().startswith("sent")), None)
 
 
-async def _shown(api: Api, arguments: Mapping[str, Any]) -> str:
-    """Show the message as its readers will see it."""
-    people = [
-        f"{n.title()}: {', '.join(arguments[n])}" for n in ("to", "cc", "bcc") if arguments[n]
-    ]
-    files = [f"Attached: {each}" for each in arguments["files"] or ()]
-    return "\n".join([*people, f"Subject: {arguments['subject']}", *files, "", arguments["body"]])
-
-
 @mail.tool(
     risk=Risk.EXTERNAL,
     target=letters.recipients,
     paths={"files": "read"},
-    preview=_shown,
+    preview=letters.shown,
     look_up=_was_sent,
 )
 async def send(

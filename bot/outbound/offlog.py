@@ -158,7 +158,7 @@ class OffLog:
     # -- showing it
 
     async def _show_all(self, lane: Sequence[_Due]) -> None:
-        """Show what is due in one place, until that takes nothing for now."""
+        """Show what is due in one place, until that asks to wait."""
         for due in lane:
             try:
                 if not await self._show(due):
@@ -167,7 +167,7 @@ class OffLog:
                 _log.exception("showing %s in %s failed", due.subject, due.place)
 
     async def _show(self, due: _Due) -> bool:
-        """Show it; False: the place takes nothing for now."""
+        """Show it; False: the place asks to wait."""
         now = self._stage.now()  # what is decided from here on may be missing
         try:
             prompts, message = await self._message(due)
@@ -233,7 +233,7 @@ class OffLog:
     # -- what is not taken
 
     async def _not_shown(self, due: _Due, error: Exception) -> bool:
-        """Leave it to the next look, or give it up; False: the place takes nothing for now."""
+        """Leave it to the next look, or give it up; False: the place asks to wait."""
         _log.warning("showing %s in %s failed: %s", due.subject, due.place, error)
         if isinstance(error, SurfaceError) and error.certain:
             self._sending.discard((due.subject, due.place))
